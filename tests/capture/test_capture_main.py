@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-from stark.capturing.__main__ import main
-from stark.problems import load
+from stark.regions.__main__ import main
+from stark.regions.results import Answer
 
 BAD = {
     "no such package": (
@@ -20,7 +21,7 @@ BAD = {
     "no name": (
         "ownpkg.block",
         "x:x",
-        "'ownpkg.block' is no name of an object; write package.module:Object",
+        "'ownpkg.block' does not name an object; write package.module:Object",
     ),
     "no such object": ("ownpkg.block:Nothing", "x:x", "ownpkg.block has no Nothing"),
     "no module": ("ownpkg.ops:SCALE", "x:x", "ownpkg.ops:SCALE is a float; name an nn.Module"),
@@ -48,33 +49,32 @@ BAD = {
 }
 
 
+def answered(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, Answer]:
+    output = folder / "answer.json"
+    line = ["stark.regions", "capture", *words, "--output", str(output)]
+    monkeypatch.setattr(sys, "argv", line)
+    return main(), Answer.model_validate_json(output.read_text())
+
+
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_ends_with_2_and_one_sentence(
-    name: str, capsys: pytest.CaptureFixture[str]
+def test_bad_input_is_refused_in_one_sentence(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, inputs, said = BAD[name]
 
-    code = main([module, "--inputs", inputs])
+    code, answer = answered(tmp_path, monkeypatch, module, "--inputs", inputs)
 
-    out, err = capsys.readouterr()
-    assert (2, "", 1) == (code, out, len(err.splitlines()))
-    assert err.startswith(f"error: {said}")
+    assert (2, 1) == (code, len(answer.error.splitlines()))
+    assert answer.error.startswith(said)
 
 
-def test_a_module_is_written_to_a_file_with_all_its_cases(tmp_path: Path) -> None:
-    file = tmp_path / "block.py"
+def test_a_module_becomes_a_problem_with_all_its_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["ownpkg.block:Block", "--inputs", "ownpkg.block:examples", "--backward"]
+    code, answer = answered(tmp_path, monkeypatch, *words)
 
-    assert 0 == main(
-        [
-            "ownpkg.block:Block",
-            "--inputs",
-            "ownpkg.block:examples",
-            "--output",
-            str(file),
-            "--backward",
-        ]
-    )
-
-    problem = load(str(file))
-    assert {"2x16x32", "2x5x32"} == set(problem.declared.cases)
-    assert problem.declared.backward
+    assert 0 == code
+    assert answer.problem is not None
+    assert {"2x16x32", "2x5x32"} == set(answer.problem.declared.cases)
+    assert answer.problem.declared.backward

@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, workplace: Path) -> list[tuple[str, l
     source = (workplace / "problem.py").read_text()
     (workplace / "norm.py").write_text(f"{source}\n# another problem\n")
 
-    def answer(work: str, module: str, inputs: str, more: list[str], as_json: bool) -> Answer:
+    def answer(work: str, module: str, inputs: str, more: list[str]) -> Answer:
         assert ("users:Model", "users:example") == (module, inputs)
         found.append((work, more))
         if work == "compare":

@@ -272,7 +272,7 @@ OTHER: dict[Callable[[Stack], Any], str] = {
     count_flops: "a mode, such as FakeTensorMode or FlopCounterMode",
     trace: "torch.jit traces",
     deterministic: "deterministic algorithms",
-    subclass: "x is no plain tensor",
+    subclass: "x is not a plain tensor",
     adapt: "a submodule was added, replaced or removed",
     hook: "a submodule has hooks",
     global_hook: "all modules have hooks",

@@ -152,14 +152,14 @@ def test_agreement(claim: Speedup, new: Speedup, expected: bool) -> None:
 
 @pytest.mark.parametrize("name", ["missing_folder", "stark"])
 def test_what_is_no_package(name: str) -> None:
-    with pytest.raises(stark.UsageError, match=r"neither a folder nor|is no exported kernel"):
+    with pytest.raises(stark.UsageError, match=r"neither a folder nor|is not an exported kernel"):
         stark.verify(name)
 
 
 def test_a_broken_certificate(folder: Path) -> None:
     change(folder, lambda document: document.pop("speedups"))
 
-    with pytest.raises(stark.UsageError, match=r"is no certificate .*speedups: Field required"):
+    with pytest.raises(stark.UsageError, match=r"is not a certificate .*speedups: Field required"):
         stark.verify(folder)
 
 

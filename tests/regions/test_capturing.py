@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from torch import nn
 
+from stark.capturing.recording import Calls
 from stark.core.errors import UsageError
 from stark.core.problem import Problem
 from stark.regions.capturing import capture_regions
@@ -26,20 +28,23 @@ def region(module: str) -> Region:
     )
 
 
-def test_the_best_regions_become_files_and_the_next_replace_those_refused(tmp_path: Path) -> None:
+def test_the_best_regions_become_files_and_the_next_replace_those_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ("linear", "hooked", "norm", "rest")
     model = nn.ModuleDict({name: nn.Linear(1, 1) for name in names})
 
-    def capture(module: nn.Module, calls: object) -> Problem:
-        assert "the calls" == calls
+    recorded = Calls(model)
+
+    def capture(module: nn.Module, calls: Calls) -> Problem:
+        assert recorded is calls
         if module is model["hooked"]:
             raise UsageError("it has a hook")
         return Problem(name="any", source=f"# {module}")
 
     regions = [region(name) for name in names]
-    first, refused, second = capture_regions(
-        model, "the calls", regions, 2, tmp_path / "problems", capture
-    )
+    monkeypatch.setattr("stark.regions.capturing.capture", capture)
+    first, refused, second = capture_regions(model, recorded, regions, 2, tmp_path / "problems")
 
     assert (1, None, "it has a hook") == (refused.region, refused.file, refused.refused)
     assert [0, 2] == [first.region, second.region]

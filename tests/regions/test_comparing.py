@@ -34,14 +34,22 @@ class Fast:
     def report(self) -> str:
         return "1 module, 2 calls"
 
-    def remove(self) -> None:
+    def __enter__(self) -> Fast:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._model[0] = self._original
+
+
+@pytest.fixture(autouse=True)
+def applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stark.regions.comparing.apply", Fast)
 
 
 def test_the_whole_model_is_timed_before_and_after_side_by_side() -> None:
     model = nn.Sequential(Sleeping(), Scaled()).eval()
     slow = model[0]
-    found = compare(model, without_gradients(model, torch.ones(2, 64)), [KERNEL], Fast, rounds=8)
+    found = compare(model, without_gradients(model, torch.ones(2, 64)), [KERNEL], rounds=8)
 
     assert found.before_ms > found.after_ms > 0
     assert found.before_ms > 1
@@ -62,10 +70,10 @@ def test_kernels_are_removed_if_a_run_fails() -> None:
             raise RuntimeError("a kernel fails")
 
     with pytest.raises(RuntimeError, match="a kernel fails"):
-        compare(model, fails_later, [KERNEL], Fast)
+        compare(model, fails_later, [KERNEL])
     assert slow is model[0]
 
 
 def test_without_kernels_there_is_nothing_to_compare() -> None:
     with pytest.raises(UsageError, match="no kernel to apply"):
-        compare(nn.Identity(), list, [], Fast)
+        compare(nn.Identity(), list, [])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from region_samples import find, without_gradients
 
-from stark.regions.structure import Structures
+from stark.regions.forms import Structures
 from support.vision import make_importable
 
 make_importable()

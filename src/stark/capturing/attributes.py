@@ -12,7 +12,7 @@ from torch import nn
 
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.copying import Copier
-from stark.capturing.literals import is_plain, literal
+from stark.capturing.literals import is_plain, literal, nested
 from stark.capturing.stored import exact
 
 DEEPEST = 4
@@ -40,18 +40,8 @@ class Values:
             return self._named(value)
         if isinstance(value, torch.Tensor):
             return exact(value)
-        if type(value) in (list, tuple):
-            parts = [self.expression(each, name, depth + 1) for each in value]
-            if isinstance(value, list):
-                return f"[{', '.join(parts)}]"
-            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-        if type(value) is dict:
-            entries = (
-                (self.expression(k, "", depth + 1), self.expression(v, name, depth + 1))
-                for k, v in value.items()
-            )
-            return f"{{{', '.join(f'{k}: {v}' for k, v in entries)}}}"
-        return self._namespace(value, name, depth)
+        text = nested(value, lambda each: self.expression(each, name, depth + 1))
+        return text or self._namespace(value, name, depth)
 
     def _named(self, value: Any) -> str:
         text = self._copier.definitions.expression(value)

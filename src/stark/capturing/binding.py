@@ -64,13 +64,10 @@ def _bound(signature: inspect.Signature, example: Example) -> dict[str, Any]:
 
 def _refuse_objects(module: nn.Module, name: str, value: Any) -> None:
     kind = type(module).__name__
-    if not tensors_of(value) and is_constant(value):
+    if is_constant(value):
         return
-    odd = next(
-        leaves_of(value), value if not tensors_of(value) and not is_constant(value) else None
-    )
-    if odd is None and not _is_plain_structure(value):
-        odd = value
+    usable = tensors_of(value) and _is_plain_structure(value)
+    odd = next(leaves_of(value), None if usable else value)
     if odd is None:
         return
     if "cache" in type(odd).__name__.lower():

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+from torch.utils import _pytree as pytree
+
 from stark.capturing.binding import Binding
 from stark.capturing.recording import Form
 from stark.capturing.values import form_of, tensors_of
@@ -34,9 +37,10 @@ def make_cases(
     merged: dict[object, list[Form]] = {}
     for form in forms:
         assert form.example is not None
-        merged.setdefault(_without_gradients(form_of(binding.values(form.example))), []).append(
-            form
+        values = pytree.tree_map_only(
+            torch.Tensor, torch.Tensor.detach, binding.values(form.example)
         )
+        merged.setdefault(form_of(values), []).append(form)
     groups = sorted(merged.values(), key=lambda group: -sum(form.calls for form in group))
     names = _names(binding, [group[0] for group in groups])
     made = [
@@ -52,13 +56,6 @@ def make_cases(
                 f"There is no case {name!r}; the recorded calls give {', '.join(known)}."
             )
     return [Case(name, float(weight), known[name].form) for name, weight in asked.items()]
-
-
-def _without_gradients(described: object) -> object:
-    """The description of a value without its last entry for each tensor, `requires_grad`."""
-    if isinstance(described, tuple) and described and described[0] in ("Tensor", "Parameter"):
-        return described[:-1]
-    return tuple(map(_without_gradients, described)) if isinstance(described, tuple) else described
 
 
 def _names(binding: Binding, forms: Sequence[Form]) -> list[str]:

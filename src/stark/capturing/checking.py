@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from stark.capturing.binding import Binding
-from stark.capturing.cannot import CannotCapture
+from stark.capturing.cannot import CannotCapture, reason_of
 from stark.capturing.cases import Case
 from stark.capturing.running import Outcome, call
 from stark.capturing.values import form_of, tensors_of
@@ -48,7 +48,7 @@ def _loaded(text: str) -> Iterator[dict[str, Any]]:
         try:
             exec(compile(text, FILE, "exec"), vars(home))
         except Exception as error:  # copied code may raise anything
-            raise CannotCapture(f"the copied code does not load ({_reason(error)})") from error
+            raise CannotCapture(f"the copied code does not load ({reason_of(error)})") from error
         yield vars(home)
     finally:
         sys.modules.pop(MODULE, None)
@@ -60,7 +60,7 @@ def _model(module: nn.Module, space: dict[str, Any]) -> nn.Module:
     try:
         model = space["Model"]()
     except Exception as error:  # copied code may raise anything
-        raise CannotCapture(f"the captured __init__ fails ({_reason(error)})") from error
+        raise CannotCapture(f"the captured __init__ fails ({reason_of(error)})") from error
     ours, theirs = model.state_dict(), module.state_dict()
     if difference := set(ours) ^ set(theirs):
         raise CannotCapture(f"the captured state differs in {', '.join(sorted(difference)[:3])}")
@@ -94,7 +94,7 @@ def _check_case(module: nn.Module, model: nn.Module, binding: Binding, case: Cas
             model, (tuple(binding.values(example)), {}), case.form.grad, ordered=lambda e: e[0]
         )
     except Exception as error:  # copied code may raise anything
-        raise CannotCapture(f"the captured forward fails ({_reason(error)})") from error
+        raise CannotCapture(f"the captured forward fails ({reason_of(error)})") from error
     _compare(first, again, ours)
 
 
@@ -166,7 +166,7 @@ def _check_inputs(
     try:
         drawn = space["get_inputs"](case.name) if several else space["get_inputs"]()
     except Exception as error:  # drawing runs generated code
-        raise CannotCapture(f"get_inputs fails ({_reason(error)})") from error
+        raise CannotCapture(f"get_inputs fails ({reason_of(error)})") from error
     for name, theirs, ours in zip(binding.arguments, recorded, drawn, strict=True):
         for a, b in zip(tensors_of(theirs), tensors_of(ours), strict=True):
             same_strides = a.stride() == b.stride() or (a.is_contiguous() and b.is_contiguous())
@@ -180,7 +180,7 @@ def _check_inputs(
         fresh = call(model, (tuple(drawn), {}))
     except Exception as error:  # copied code may raise anything
         raise CannotCapture(
-            f"the captured forward fails on drawn inputs ({_reason(error)})"
+            f"the captured forward fails on drawn inputs ({reason_of(error)})"
         ) from error
     known = call(model, (tuple(recorded), {}))
     for a, b in zip(tensors_of(known.outputs), tensors_of(fresh.outputs), strict=False):
@@ -188,9 +188,3 @@ def _check_inputs(
             raise CannotCapture(
                 f"the shape of an output depends on values: {tuple(a.shape)}, and {tuple(b.shape)} for other inputs"
             )
-
-
-def _reason(error: BaseException) -> str:
-    """The error in a few words."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text[:200]}"

@@ -20,7 +20,7 @@ from torch import nn
 
 from stark.capturing.bindings import Imported, binding, makes
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import is_plain, literal
+from stark.capturing.literals import is_plain, literal, nested
 from stark.capturing.stored import exact
 
 IMPORTED = {"torch", "numpy", "einops", "triton"} | set(sys.stdlib_module_names)
@@ -149,11 +149,8 @@ class Definitions:
             return f"{self._live(type(value))}.{value.name}"
         if isinstance(value, torch.Tensor):
             return exact(value)
-        if type(value) in (list, tuple):
-            parts = "".join(f"{self._live(each)}, " for each in value)
-            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
-        if type(value) is dict:
-            return f"{{{', '.join(f'{self._live(k)}: {self._live(v)}' for k, v in value.items())}}}"
+        if (text := nested(value, self._live)) is not None:
+            return text
         is_named = isinstance(value, types.FunctionType | types.BuiltinFunctionType | type)
         if is_named and (value.__module__, value.__name__) not in self._being_made:
             text = self.expression(value)

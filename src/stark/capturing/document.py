@@ -57,7 +57,7 @@ def write(
     if len(cases) > 1:
         declared = {"CASES": {case.name: case.weight for case in cases}, **declared}
     declared["ORIGINAL"] = _original(module, captured, binding)
-    names = "\n".join(f"{name} = {shown(value)}" for name, value in declared.items())
+    names = laid_out("\n".join(f"{name} = {value!r}" for name, value in declared.items()))
     body = laid_out("\n\n\n".join(parts))
     imports = _imports(captured.imports, body)
     return (
@@ -142,16 +142,3 @@ def _original(module: nn.Module, captured: Captured, binding: Binding) -> dict[s
         "attributes": captured.attributes,
         "versions": found,
     }
-
-
-def shown(value: Any, indent: int = 0) -> str:
-    """A literal on one line if it fits, else with one entry per line."""
-    line = repr(value)
-    if len(line) + indent < WIDTH - 10 or not isinstance(value, (dict, list)) or not value:
-        return line
-    pad = " " * (indent + 4)
-    if isinstance(value, list):
-        entries = [f"{pad}{shown(each, indent + 4)}," for each in value]
-        return "\n".join(["[", *entries, f"{' ' * indent}]"])
-    entries = [f"{pad}{name!r}: {shown(each, indent + 4)}," for name, each in value.items()]
-    return "\n".join(["{", *entries, f"{' ' * indent}}}"])

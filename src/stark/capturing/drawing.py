@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import literal, short, sizes
+from stark.capturing.literals import literal, nested, short, sizes
 from stark.capturing.stored import FEW, exact, packed, pattern
 from stark.capturing.strides import strided
 
@@ -22,14 +22,7 @@ def draw_value(value: Any) -> str:
     """Nested containers of tensors and constants. Raises CannotCapture for other types."""
     if isinstance(value, torch.Tensor):
         return draw(value)
-    if type(value) in (tuple, list):
-        parts = ", ".join(map(draw_value, value))
-        if type(value) is list:
-            return f"[{parts}]"
-        return f"({parts}{',' if len(value) == 1 else ''})"
-    if type(value) is dict:
-        return f"{{{', '.join(f'{k!r}: {draw_value(v)}' for k, v in value.items())}}}"
-    return literal(value)
+    return nested(value, draw_value) or literal(value)
 
 
 def draw(tensor: torch.Tensor) -> str:
@@ -153,7 +146,7 @@ def _rotary(value: torch.Tensor) -> str | None:
     function = "cos" if abs(first - 1) < 1e-3 else "sin" if abs(first) < 1e-3 else None
     if function is None:
         return None
-    for half, _layout in ((width // 2, "torch.cat((angles, angles), -1)"), (width, "angles")):
+    for half in (width // 2, width):
         base = _base(table[0, 1], function, half)
         if base is None:
             continue

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from stark.capturing.binding import Binding, together
-from stark.capturing.cannot import CannotCapture
+from stark.capturing.cannot import CannotCapture, reason_of
 from stark.capturing.cases import MOST_CASES, Case, make_cases
 from stark.capturing.checking import check
 from stark.capturing.document import Captured, write
@@ -28,6 +28,7 @@ from stark.capturing.refusals import (
 from stark.capturing.restoring import plain_state
 from stark.capturing.running import call
 from stark.capturing.source import by_source
+from stark.capturing.values import copied
 from stark.core.declared import Objective
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
@@ -50,15 +51,15 @@ def capture(
     print(problem.source)
     ```
 
-    The captured code runs here with the module's weights on the recorded inputs, and has to return the same to the
-    bit. The module is left as it was.
+    The captured code runs here with the module's weights on the recorded inputs, and its results must be bitwise equal.
+    The module is left as it was.
 
     Args:
         module: The module, or a compiled one, whose original is captured.
         calls: What `stark.recording` recorded of a model that contains it, or of an equal module.
         name: The problem's name; by default, the class's name.
-        cases: Which of the recorded forms become cases, and their weights. By default all that one Model can serve,
-            named by shape and weighted by how often they were called.
+        cases: Which of the recorded forms become cases, and their weights. By default those that one Model can serve,
+            the eight most frequent, named by shape and weighted by their number of calls.
         objective: How the speedups of several cases become one: `geomean` or `worst`.
         backward: Whether kernels are verified and timed with gradients.
 
@@ -71,8 +72,7 @@ def capture(
         raise ProblemError(
             f"The recorded calls have none of {type(module).__name__}; record a call of the model that contains it."
         )
-    for form in forms[:1]:
-        refuse_form(module, form)
+    refuse_form(module, forms[0])
     usable = [form for form in forms if _is_usable(module, form)]
     if backward:
         usable = [form for form in usable if form.grad]
@@ -125,22 +125,22 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
     """Repeat the calls. Raises ProblemError if that fails, draws random numbers, or changes the module."""
     kind = type(module).__name__
     try:
-        for form in forms[:1]:
-            assert form.example is not None
-            outcome = call(module, form.example)
-            refuse_outputs(module, outcome.outputs)
-            if outcome.random:
-                raise ProblemError(
-                    f"{kind} draws random numbers, so its outputs cannot be compared; "
-                    f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."
-                )
+        assert forms[0].example is not None
+        outcome = call(module, forms[0].example)
+        refuse_outputs(module, outcome.outputs)
+        if outcome.random:
+            raise ProblemError(
+                f"{kind} draws random numbers, so its outputs cannot be compared; "
+                f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."
+            )
         observed = observe(module, forms)
         _refuse_counting(module, forms[0])
     except ProblemError:
         raise
     except Exception as error:  # the user's code may raise anything
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise ProblemError(f"{kind} fails when a recorded call is repeated ({reason}).") from error
+        raise ProblemError(
+            f"{kind} fails when a recorded call is repeated ({reason_of(error)})."
+        ) from error
     refuse_operators(module, sorted(observed.operators))
     return observed
 
@@ -175,8 +175,6 @@ class _Twice(nn.Module):
         self.train(module.training)
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        from stark.capturing.values import copied
-
         self.module(*copied(args), **copied(kwargs))
         return self.module(*args, **kwargs)
 

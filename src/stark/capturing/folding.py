@@ -15,6 +15,7 @@ from torch import nn
 
 from stark.capturing.literals import is_plain
 from stark.capturing.observing import PRESENT
+from stark.capturing.pruning import visited
 
 PURE = {isinstance, hasattr, getattr, len, bool, callable, issubclass}
 """Functions that a decision may call."""
@@ -47,11 +48,7 @@ class Fixed:
         constants: Mapping[str, Any],
         changing: frozenset[str] = frozenset(),
     ) -> None:
-        stored = {
-            n.id
-            for n in ast.walk(tree)
-            if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-        }
+        stored = names_stored(tree)
         parameters = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
         self._constants = {n: v for n, v in constants.items() if n not in stored}
         self._unknown = (stored | parameters) - set(self._constants) - {"self"}
@@ -110,6 +107,12 @@ class Fixed:
         )
 
 
+def names_stored(tree: ast.AST) -> set[str]:
+    """Names that the code assigns or deletes."""
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {name.id for name in names if not isinstance(name.ctx, ast.Load)}
+
+
 def paths_of_self(tree: ast.AST) -> set[str]:
     """Dotted paths such as `config.hidden_size`, for `self.config.hidden_size`."""
     texts = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
@@ -128,7 +131,7 @@ class Fold(ast.NodeTransformer):
         """A decided `if` becomes its body or its else part."""
         node.test = self._test(node.test)
         if isinstance(node.test, ast.Constant):
-            return self._statements(node.body if node.test.value else node.orelse)
+            return visited(self, node.body if node.test.value else node.orelse)
         return self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -175,13 +178,6 @@ class Fold(ast.NodeTransformer):
         if type(value) in (bool, str, type(None)) and isinstance(node, ast.Call):
             return ast.copy_location(ast.Constant(value), node)
         return self.generic_visit(node)
-
-    def _statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        made: list[ast.stmt] = []
-        for statement in body:
-            visited = self.visit(statement)
-            made += visited if isinstance(visited, list) else [visited] if visited else []
-        return made
 
     def _test(self, test: ast.expr) -> ast.expr:
         """A test, as a constant if it is decided and without its decided parts otherwise."""

@@ -10,14 +10,14 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from stark.capturing import holders
 from stark.capturing.binding import Binding
-from stark.capturing.building import attributes
-from stark.capturing.cannot import CannotCapture
+from stark.capturing.building import attributes, constants_of
+from stark.capturing.cannot import CannotCapture, reason_of
 from stark.capturing.document import Captured
 from stark.capturing.drawing import parameter
 from stark.capturing.finishing import finishing
-from stark.capturing.holders import HOLDER, Holders
-from stark.capturing.literals import is_plain, literal
+from stark.capturing.literals import literal, nested
 from stark.capturing.printing import Printer
 from stark.capturing.recording import Example, Form
 from stark.capturing.restoring import unchanged
@@ -48,12 +48,10 @@ def by_graph(
     try:
         program = exported(module, example, form.grad)
     except Exception as error:  # the export may fail in any way, and the user's code too
-        text = str(error).strip().partition("\n")[0]
-        raise CannotCapture(f"torch.export fails ({type(error).__name__}: {text[:200]})") from error
-    holders = Holders()
-    init = ["super().__init__()", *_state(module, program, holders)]
+        raise CannotCapture(f"torch.export fails ({reason_of(error)})") from error
+    init = ["super().__init__()", *_state(module, program)]
     init += finishing(module)
-    lines = _forward(program, binding, example, holders, plain)
+    lines = _forward(program, binding, example, plain)
     text = "\n".join(
         [
             "class Model(nn.Module):",
@@ -65,36 +63,28 @@ def by_graph(
         ]
     )
     return Captured(
-        definitions={"Holder": HOLDER},
+        definitions={"Holder": holders.HOLDER},
         classes={"Model": text},
         imports={"torch": "import torch", "F": "import torch.nn.functional as F"},
         notes=[
             f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
         ],
-        attributes=_attributes(module),
+        attributes={  # the graph may depend on each
+            path: found
+            for path, each in module.named_modules()
+            if (found := constants_of(attributes(each)))
+        },
         packages={type(module).__module__.partition(".")[0]},
     )
 
 
-def _attributes(module: nn.Module) -> dict[str, dict[str, str]]:
-    """All numbers, texts and the like of every submodule: the graph may depend on each."""
-    found = {}
-    for path, each in module.named_modules():
-        plain = {
-            n: repr(v) for n, v in attributes(each).items() if is_plain(v) and len(repr(v)) < 500
-        }
-        if plain:
-            found[path] = dict(sorted(plain.items()))
-    return found
-
-
-def _state(module: nn.Module, program: ExportedProgram, holders: Holders) -> Iterator[str]:
+def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:
     """Statements that make the module's parameters and buffers, and the constants of the graph."""
     state = module.state_dict(keep_vars=True)
     parameters = dict(module.named_parameters(remove_duplicate=False))
     buffers = dict(module.named_buffers(remove_duplicate=False))
     if odd := set(state) - set(parameters) - set(buffers):
-        raise CannotCapture(f"its state has {min(odd)}, which is no tensor")
+        raise CannotCapture(f"its state has {min(odd)}, which is not a tensor")
     constants = {
         spec.target: program.constants[spec.target]
         for spec in program.graph_signature.input_specs
@@ -107,7 +97,7 @@ def _state(module: nn.Module, program: ExportedProgram, holders: Holders) -> Ite
     yield from holders.make(names)
     for name in names:
         if name in parameters:
-            yield holders.set(name, f"nn.Parameter({parameter(parameters[name])})")
+            yield holders.assign(name, f"nn.Parameter({parameter(parameters[name])})")
         elif name in buffers:
             yield holders.register(name, buffer_text(buffers[name], name in state), name in state)
         else:
@@ -115,7 +105,7 @@ def _state(module: nn.Module, program: ExportedProgram, holders: Holders) -> Ite
 
 
 def _forward(
-    program: ExportedProgram, binding: Binding, example: Example, holders: Holders, plain: bool
+    program: ExportedProgram, binding: Binding, example: Example, plain: bool
 ) -> list[str]:
     """The statements of forward."""
     signature = program.graph_signature
@@ -174,12 +164,10 @@ def _nested(value: Any) -> str:
     """The returned expression, from nested containers of texts."""
     if isinstance(value, str):
         return value
-    if type(value) is tuple:
-        return f"({', '.join(map(_nested, value))}{',' if len(value) == 1 else ''})"
-    if type(value) is list:
-        return f"[{', '.join(map(_nested, value))}]"
     if type(value) is dict:
         return f"{{{', '.join(f'{literal(k)}: {_nested(v)}' for k, v in value.items())}}}"
     if value is None:
         return "None"
+    if (text := nested(value, _nested)) is not None:
+        return text
     raise CannotCapture(f"it returns a {type(value).__name__}; return a tuple, a list or a dict")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,17 +40,23 @@ def literal(value: Any) -> str:
             return literal(tuple(value))
         case slice():
             return f"slice({literal(value.start)}, {literal(value.stop)}, {literal(value.step)})"
-        case tuple():
-            return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
-        case list():
-            return f"[{', '.join(map(literal, value))}]"
         case set() if value:
             return f"{{{', '.join(sorted(map(literal, value)))}}}"
         case frozenset():
             return f"frozenset(({', '.join(sorted(map(literal, value)))}{',' if value else ''}))"
-        case dict():
-            return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
-    return "..." if value is ... else repr(value)
+    return "..." if value is ... else nested(value, literal) or repr(value)
+
+
+def nested(value: Any, write: Callable[[Any], str]) -> str | None:
+    """The expression of a tuple, list or dict, whose entries `write` writes; None for subclasses and other values."""
+    if type(value) is dict:
+        return f"{{{', '.join(f'{write(k)}: {write(v)}' for k, v in value.items())}}}"
+    if type(value) not in (tuple, list):
+        return None
+    parts = ", ".join(map(write, value))
+    if type(value) is list:
+        return f"[{parts}]"
+    return f"({parts}{',' if len(value) == 1 else ''})"
 
 
 def sizes(shape: torch.Size | tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from stark.capturing.cannot import reason_of
 from stark.capturing.recording import Calls, Example, recording
 from stark.core.errors import UsageError
 
@@ -26,7 +27,7 @@ def load_module(spec: str) -> nn.Module:
             made = found()
         except Exception as error:  # the user's code may raise anything
             raise UsageError(
-                f"{spec} cannot be made without arguments ({_reason(error)}); name an instance, or a function "
+                f"{spec} cannot be made without arguments ({reason_of(error)}); name an instance, or a function "
                 "without parameters that returns one"
             ) from error
     if not isinstance(made, nn.Module):
@@ -47,7 +48,7 @@ def load_examples(spec: str) -> list[Example]:
         try:
             found = found()
         except Exception as error:  # the user's code may raise anything
-            raise UsageError(f"{spec} fails ({_reason(error)})") from error
+            raise UsageError(f"{spec} fails ({reason_of(error)})") from error
     examples = [_example(each, spec) for each in (found if isinstance(found, list) else [found])]
     if not examples:
         raise UsageError(f"{spec} is an empty list; give at least one tuple of arguments")
@@ -68,7 +69,7 @@ def record(
             except Exception as error:  # the user's code may raise anything
                 which = f"example {number} of {spec}" if len(examples) > 1 else spec
                 raise UsageError(
-                    f"{type(module).__name__} cannot be called with {which} ({_reason(error)}); return the arguments "
+                    f"{type(module).__name__} cannot be called with {which} ({reason_of(error)}); return the arguments "
                     "of its forward as a tuple, or as a dict of keywords"
                 ) from error
     return calls
@@ -93,16 +94,12 @@ def _example(value: Any, spec: str) -> Example:
 def _found(spec: str) -> Any:
     package, _, name = spec.partition(":")
     if not package or not name:
-        raise UsageError(f"{spec!r} is no name of an object; write package.module:Object")
+        raise UsageError(f"{spec!r} does not name an object; write package.module:Object")
     try:
         module = import_module(package)
     except Exception as error:  # the user's code may raise anything
-        raise UsageError(f"{package} cannot be imported ({_reason(error)})") from error
+        raise UsageError(f"{package} cannot be imported ({reason_of(error)})") from error
     try:
         return functools.reduce(getattr, name.split("."), module)
     except AttributeError:
         raise UsageError(f"{package} has no {name}; write package.module:Object") from None
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip().partition("\n")[0]

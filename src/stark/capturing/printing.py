@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import literal
+from stark.capturing.literals import literal, nested
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@", "bitwise_and": "&", "bitwise_or": "|",
@@ -58,7 +58,9 @@ class Printer:
             if node.op in ("placeholder", "output") or str(node.target) in DROPPED:
                 continue
             if node.op != "call_function":
-                raise CannotCapture(f"its graph has a {node.op} {node.name}, which is no operator")
+                raise CannotCapture(
+                    f"its graph has a {node.op} {node.name}, which is not an operator"
+                )
             stack = node.meta.get("nn_module_stack") or {}
             path = next(iter(reversed(stack.values())))[0] if stack else ""
             if path and path != last:
@@ -74,21 +76,19 @@ class Printer:
                 return self._names.get(value.name, value.name)
             case torch.device():
                 return f"{self._device}.device" if self._device else literal(value)
-            case list():
-                return f"[{', '.join(map(self.reference, value))}]"
-            case tuple():
-                return f"({', '.join(map(self.reference, value))}{',' if len(value) == 1 else ''})"
-        return literal(value)
+            case list():  # of a class of its own
+                return nested(list(value), self.reference) or ""
+        return nested(value, self.reference) or literal(value)
 
     def _expression(self, node: torch.fx.Node) -> str:
         target = node.target
         if target is operator.getitem:
             return f"{self.reference(node.args[0])}[{node.args[1]}]"
         if not isinstance(target, torch._ops.OpOverload):
-            raise CannotCapture(f"its graph has {target}, which is no operator")
+            raise CannotCapture(f"its graph has {target}, which is not an operator")
         space, name = target._schema.name.split("::")
         if space != "aten":
-            raise CannotCapture(f"its graph calls {target}, which is no operator of torch")
+            raise CannotCapture(f"its graph calls {target}, which is not an operator of torch")
         pretty = None if self._plain else self._pretty(name, str(target).rpartition(".")[2], node)
         return pretty or f"torch.ops.{target}({self._arguments(node)})"
 

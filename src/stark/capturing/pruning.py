@@ -38,11 +38,7 @@ class Prune(ast.NodeTransformer):
         if body and (orelse or not node.orelse):
             return self.generic_visit(node)
         self.tests.append(node.test)
-        made: list[ast.stmt] = []
-        for statement in self._shortened(node.body if body else node.orelse if orelse else []):
-            visited = self.visit(statement)
-            made += visited if isinstance(visited, list) else [visited] if visited else []
-        return made
+        return visited(self, self._shortened(node.body if body else node.orelse if orelse else []))
 
     def _shortened(self, body: list[ast.stmt]) -> list[ast.stmt]:
         for index, statement in enumerate(body):
@@ -61,6 +57,15 @@ class Prune(ast.NodeTransformer):
         return any(
             getattr(each, "lineno", None) in self._lines for part in body for each in ast.walk(part)
         )
+
+
+def visited(transformer: ast.NodeTransformer, body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements after the transformer has visited each."""
+    made: list[ast.stmt] = []
+    for statement in body:
+        found = transformer.visit(statement)
+        made += found if isinstance(found, list) else [found] if found else []
+    return made
 
 
 def _assigns(test: ast.expr) -> bool:

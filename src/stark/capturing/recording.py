@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
-from stark.capturing.values import copied, form_of, size_of
+from stark.capturing.values import copied, form_of, tensors_of
 from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -132,8 +133,12 @@ def recording(model: nn.Module, limit_mb: float = 1024.0) -> Iterator[Calls]:
 
 @contextmanager
 def eagerly() -> Iterator[None]:
-    """Run compiled modules without compiling, so that hooks see every call."""
-    with torch.compiler.set_stance("force_eager"):
+    """Run compiled modules without compiling, so that hooks see every call.
+
+    Without its compiler, torch has compiled nothing; importing it takes seconds.
+    """
+    loaded = "torch._dynamo" in sys.modules
+    with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
         yield
 
 
@@ -163,7 +168,7 @@ class _Notebook:
         return note
 
     def _keep(self, form: Form, example: Example) -> None:
-        if (size := size_of(example)) > self._left:
+        if (size := sum(t.numel() * t.element_size() for t in tensors_of(example))) > self._left:
             form.note = (
                 f"the arguments take {size / 1e6:.0f} MB, and the limit of {self._limit_mb:.0f} MB for examples is "
                 "reached; record with a higher limit_mb, or only the module that you want to capture"

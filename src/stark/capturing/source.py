@@ -14,6 +14,7 @@ from stark.capturing.binding import Binding
 from stark.capturing.copying import Copier
 from stark.capturing.document import Captured
 from stark.capturing.finishing import finishing
+from stark.capturing.folding import names_stored
 from stark.capturing.graph import exported
 from stark.capturing.literals import is_plain
 from stark.capturing.observing import Observed
@@ -118,9 +119,7 @@ def _rewritten(forward: ast.FunctionDef, binding: Binding, values: Values) -> as
         entries = ", ".join(f"{name!r}: {expressions[name]}" for name in extra)
         expressions[binding.keywords] = f"{{{entries}}}"
     replaced = {n: e for n, e in expressions.items() if n not in binding.arguments}
-    stored = {
-        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-    }
+    stored = names_stored(tree)
     inner = {
         n.arg
         for each in ast.walk(tree)

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import torch
 
+from stark.capturing.values import span_of
+
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -21,9 +23,9 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
             return text
     shape, strides = tuple(value.shape), tuple(map(int, value.stride()))
     made = f"torch.empty_strided({shape}, {strides}, dtype={value.dtype})"
-    if torch._debug_has_internal_overlap(value) == 1 or _span(value) < value.numel():
+    if torch._debug_has_internal_overlap(value) == 1 or span_of(value) < value.numel():
         # an element has several places, so that it cannot be written to
-        made = f"torch.empty({_span(value)}, dtype={value.dtype}).normal_()"
+        made = f"torch.empty({span_of(value)}, dtype={value.dtype}).normal_()"
         return f"{made}.as_strided({shape}, {strides})"
     return f"{made}.copy_({contents(value.contiguous())})"
 
@@ -41,10 +43,6 @@ def _form(text: str) -> tuple[torch.Size, tuple[int, ...]] | None:
 def _unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor of the form of a stored one."""
     return torch.empty(shape, dtype=dtype, device="meta")
-
-
-def _span(value: torch.Tensor) -> int:
-    return 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
 
 
 def _channels_last(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:

@@ -16,7 +16,14 @@ import torch
 from torch import nn
 
 from stark.capturing.attributes import Values
-from stark.capturing.building import attributes, constructor, constructor_arguments, made, state
+from stark.capturing.building import (
+    attributes,
+    constants_of,
+    constructor,
+    constructor_arguments,
+    made,
+    state,
+)
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.copying import Copier
 from stark.capturing.drawing import parameter
@@ -95,9 +102,8 @@ class Synthesis:
             names = attributes(each) if known is None else [*self._read(each), *known.read]
             idle = {"training"} | _without_effect(each)
             values = {name: _nested_attribute(each, name) for name in names if name not in idle}
-            plain = {n: repr(v) for n, v in values.items() if is_constant(v) and len(repr(v)) < 500}
-            if plain:
-                found[path] = dict(sorted(plain.items()))
+            if plain := constants_of(values):
+                found[path] = plain
         return found
 
     def kinds(self) -> list[type[nn.Module]]:

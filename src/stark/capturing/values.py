@@ -48,15 +48,14 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
     if dense and fresh.clone(memory_format=torch.preserve_format).stride() == fresh.stride():
         fresh = fresh.clone(memory_format=torch.preserve_format)
     else:  # expanded, or with gaps
-        span = 1 + sum((n - 1) * s for n, s in zip(fresh.shape, fresh.stride(), strict=True))
-        whole = fresh.as_strided((span,), (1,), fresh.storage_offset())
+        whole = fresh.as_strided((span_of(fresh),), (1,), fresh.storage_offset())
         fresh = whole.clone().as_strided(fresh.shape, fresh.stride())
     return fresh.requires_grad_(tensor.requires_grad)
 
 
-def size_of(value: Any) -> int:
-    """The bytes of all tensors in nested containers."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
+def span_of(tensor: torch.Tensor) -> int:
+    """The number of elements in memory from the tensor's first to its last."""
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def form_of(value: Any) -> Any:

@@ -46,6 +46,10 @@ PROBLEM = typer.Argument(
     help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, or your own "
     "module as package.module:Object with --inputs.",
 )
+MODULE = typer.Argument(
+    metavar="MODULE",
+    help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
+)
 INPUTS = option(
     "NAME",
     "The arguments of your own module as package.module:example: a tuple, a dict of keywords, a tuple of both, or a "
@@ -113,13 +117,7 @@ def demo(settings: Settings, json: JsonOption = False) -> int:
 @command(app)
 def capture(
     settings: Settings,
-    module: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE",
-            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
-        ),
-    ],
+    module: Annotated[str, MODULE],
     inputs: Annotated[str | None, INPUTS] = None,
     output: Annotated[
         Path | None, option("FILE", "The problem file to write; printed by default.")
@@ -129,7 +127,7 @@ def capture(
         bool, typer.Option("--backward", help="Verify and time kernels with gradients.")
     ] = False,
 ) -> int:
-    """Write your own MODULE as a problem file: its code, and inputs like the recorded ones."""
+    """Write your own MODULE as a problem file: its code, and inputs like those of --inputs."""
     from stark.cli.capturing import capture
 
     return capture(module, inputs, output, name, backward)
@@ -173,24 +171,20 @@ def evaluate(
 @command(app, "store", *EVERY)
 def hotspots(
     settings: Settings,
-    module: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE",
-            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
-        ),
-    ],
+    module: Annotated[str, MODULE],
     inputs: Annotated[str | None, INPUTS] = None,
-    top: Annotated[int, option("NUMBER", "How many regions are shown.", min=1)] = 10,
+    top: Annotated[int, option("NUMBER", "Number of regions to show, and to compile.", min=1)] = 10,
     compiling: Annotated[
         bool,
-        typer.Option("--compile/--no-compile", help="Measure what torch.compile gains there."),
+        typer.Option(
+            "--compile/--no-compile", help="Measure what torch.compile gains for these regions."
+        ),
     ] = True,
     most: Annotated[
         int | None,
         option(
             "NUMBER",
-            "Search kernels for this many of the best regions, put the winners back, and time the whole module. The "
+            "Search kernels for this many of the best regions, apply those that win, and time the whole module. The "
             "regions share the limits on tokens, dollars and minutes.",
             "--optimize",
             min=1,
@@ -301,7 +295,7 @@ def verify(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Judge an exported package again: exit with 0 if its claim is confirmed, 1 if refused, 2 if nothing can be said."""
+    """Judge an exported package again: exit with 0 if its claim is confirmed, 1 if refused, 2 without a verdict."""
     from stark.cli.deploying import verify
 
     return verify(package, settings, ci, markdown, json)

@@ -1,17 +1,14 @@
-"""`stark capture`, and problems that are named as `package.module:Object`: a process with the user's code captures them."""
+"""`stark capture`, and problems that are named as `package.module:Object`."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from stark.cli import consoles
+from stark.cli.own_model import asked_model
 from stark.cli.places import check_file
-from stark.core.errors import ProblemError, UsageError
+from stark.core.errors import UsageError
 from stark.core.problem import Problem
 from stark.problems import load
 
@@ -50,37 +47,9 @@ def is_object(spec: str) -> bool:
 def captured(
     spec: str, inputs: str | None, name: str | None = None, backward: bool = False
 ) -> Problem:
-    """Capture a module in a process of its own. Raises ProblemError with the reason if it cannot be captured."""
-    if inputs is None:
-        raise UsageError(f"name the inputs of {spec}: --inputs package.module:example")
-    if not is_object(spec):
-        raise UsageError(f"{spec!r} is no name of an object; write package.module:Object")
-    wanted = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.rpartition(":")[2]).lower()
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / f"{wanted.replace('.', '_')}.py"
-        line = [sys.executable, "-m", "stark.capturing", spec, "--inputs", inputs]
-        line += ["--output", str(file), *(["--backward"] if backward else [])]
-        ended = subprocess.run(
-            line,
-            stdout=subprocess.DEVNULL,  # what the user's code prints
-            stderr=subprocess.PIPE,
-            text=True,
-            env=_environment(),
-        )
-        if ended.returncode != 0:
-            raise ProblemError(_reason(spec, ended))
-        return load(str(file))
-
-
-def _environment() -> dict[str, str]:
-    """The environment, with the current folder among those that are imported from."""
-    paths = [str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-
-
-def _reason(spec: str, ended: subprocess.CompletedProcess[str]) -> str:
-    """The sentence on standard error; without one, the whole of it."""
-    for line in reversed(ended.stderr.splitlines()):
-        if line.startswith("error: "):
-            return line.removeprefix("error: ")
-    return f"capturing {spec} ended with code {ended.returncode}:\n{ended.stderr.strip()}"
+    """Capture a module. Raises UsageError with the reason if it cannot be captured."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.rpartition(":")[2]).lower()
+    more = ["--name", name or snake.replace(".", "_"), *(["--backward"] if backward else [])]
+    problem = asked_model("capture", spec, inputs, more).problem
+    assert problem is not None
+    return problem

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from stark.api import aoptimize
 from stark.cli import consoles
-from stark.cli.hotspots import asked_model
 from stark.cli.live import open_progress
+from stark.cli.own_model import asked_model
 from stark.cli.places import beside, kernel_path, refuse_fleeting
 from stark.cli.running import how_to_resume
 from stark.cli.settings import Settings
@@ -65,14 +65,14 @@ def optimize_hotspots(
     console = consoles.console(as_json)
     capturing = ["--capture", str(most), "--folder", str(beside(settings.store) / "problems")]
     compiled = ["--compile", str(top if compiling else 0)]
-    answer = asked_model("find", module, inputs, [*compiled, *capturing], as_json)
+    answer = asked_model("find", module, inputs, [*compiled, *capturing])
     assert answer.hotspots is not None
     console.print(Text(table_text(answer.hotspots, top)), soft_wrap=True)
     improved = list(_searched(answer.hotspots, answer.captured, options, settings.store, console))
     kernels = [str(each.kernel) for each in improved if each.kernel is not None]
     comparison = None
     if kernels:
-        comparison = asked_model("compare", module, inputs, kernels, as_json).comparison
+        comparison = asked_model("compare", module, inputs, kernels).comparison
     if as_json:
         consoles.print_json(_document(answer.hotspots, improved, comparison))
     else:

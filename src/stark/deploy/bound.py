@@ -245,7 +245,7 @@ class Bound:
                 continue  # a constant of the reference
             tensor = tensors[name]()
             if type(tensor) not in PLAIN and not _is_traced(tensor):
-                return "a parameter or buffer is no plain tensor", f"{name}: {type(tensor)}"
+                return "a parameter or buffer is not a plain tensor", f"{name}: {type(tensor)}"
             if fault := form.fault(tensor) or self.foreign(tensor):
                 return f"a parameter or buffer has {fault[0]}", f"{name}: {fault[1]}"
         return None
@@ -296,7 +296,7 @@ class Bound:
             for path, form in expected.items():
                 tensor = found[path]
                 if type(tensor) not in PLAIN:
-                    return f"{name} is no plain tensor", repr(type(tensor))
+                    return f"{name} is not a plain tensor", repr(type(tensor))
                 if fault := form.fault(tensor) or self.foreign(tensor):
                     return f"{name} has {fault[0]}", f"{name}{path}: {fault[1]}"
         return None

@@ -163,7 +163,7 @@ def package_folder(place: Path) -> Path:
     if len(found) == 1:
         return found[0].parent
     raise UsageError(
-        f"{place} is no exported kernel: it has {len(found) or 'no'} {CERTIFICATE}; name a folder written by `stark export`"
+        f"{place} is not an exported kernel: it has {len(found) or 'no'} {CERTIFICATE}; name a folder written by `stark export`"
     )
 
 
@@ -178,7 +178,7 @@ def read_certificate(folder: Path) -> Certificate:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(
-            f"{path} is no certificate of this version of STARK ({where}: {first['msg']}); export the kernel again"
+            f"{path} is not a certificate of this version of STARK ({where}: {first['msg']}); export the kernel again"
         ) from error
 
 

@@ -123,26 +123,19 @@ def _values(name: str, variant: str, contents: Contents) -> dict[str, str]:
 
 def _metadata(name: str, contents: Contents) -> str:
     """What Hugging Face's `kernels` reads first."""
-    kind = contents.certificate.device.kind
-    archs = (
-        {"archs": [contents.certificate.device.architecture.removeprefix("sm_")]}
-        if kind == "cuda"
-        else {}
-    )
-    return (
-        json.dumps(
-            {
-                "id": f"_{name}_{contents.certificate.name}",
-                "name": name.replace("_", "-"),
-                "version": 1,
-                "license": "unknown",
-                "python-depends": [],
-                "backend": {"type": kind, **archs},
-            },
-            indent=1,
-        )
-        + "\n"
-    )
+    device = contents.certificate.device
+    backend: dict[str, object] = {"type": device.kind}
+    if device.kind == "cuda":
+        backend["archs"] = [device.architecture.removeprefix("sm_")]
+    document = {
+        "id": f"_{name}_{contents.certificate.name}",
+        "name": name.replace("_", "-"),
+        "version": 1,
+        "license": "unknown",
+        "python-depends": [],
+        "backend": backend,
+    }
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _template(name: str, values: dict[str, str]) -> str:

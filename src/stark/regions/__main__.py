@@ -1,6 +1,7 @@
-"""The process with the user's model, for `stark hotspots`: the command line itself imports no torch.
+"""The process that runs the user's model for the command line, which imports no torch.
 
-    python -m stark.regions find package.module:Model --inputs package.module:example --output answer.json
+    python -m stark.regions capture package.module:Block --inputs package.module:example --output answer.json
+    python -m stark.regions find package.module:Model --inputs … --output answer.json
     python -m stark.regions compare package.module:Model --inputs … --output answer.json kernel.py …
 
 The answer is a `stark.regions.results.Answer`. Standard output belongs to the user's code.
@@ -20,7 +21,6 @@ from stark.capturing.entry import capture
 from stark.capturing.loading import load_examples, load_module, record
 from stark.capturing.recording import Calls
 from stark.core.errors import StarkError
-from stark.deploy.apply import apply
 from stark.regions.capturing import capture_regions
 from stark.regions.comparing import compare
 from stark.regions.finding import COMPILE_S, hotspots
@@ -31,34 +31,43 @@ def main() -> int:
     """Write the answer; returns 2 if it is an error."""
     arguments = _arguments()
     try:
-        answer = find(arguments) if arguments.work == "find" else compared(arguments)
+        answer = WORKS[arguments.work](arguments)
     except StarkError as error:
         answer = Answer(error=str(error))
     arguments.output.write_text(answer.model_dump_json(), encoding="utf-8")
     return 2 if answer.error else 0
 
 
+def captured(arguments: argparse.Namespace) -> Answer:
+    """Write the module as a problem."""
+    module, _, calls = _prepared(arguments, arguments.backward)
+    return Answer(problem=capture(module, calls, arguments.name, backward=arguments.backward))
+
+
 def find(arguments: argparse.Namespace) -> Answer:
     """Rank the regions and, if asked for, capture the best ones."""
     module, run, calls = _prepared(arguments)
     found = hotspots(module, run=run, compile=arguments.compile, compile_s=arguments.compile_s)
-    captured = capture_regions(
-        module, calls, found.regions, arguments.capture, arguments.folder, capture
-    )
+    captured = capture_regions(module, calls, found.regions, arguments.capture, arguments.folder)
     return Answer(hotspots=found, captured=tuple(captured))
 
 
 def compared(arguments: argparse.Namespace) -> Answer:
     """Time the model with and without the kernels."""
     module, run, _ = _prepared(arguments)
-    return Answer(comparison=compare(module, run, arguments.kernels, apply))
+    return Answer(comparison=compare(module, run, arguments.kernels))
 
 
-def _prepared(arguments: argparse.Namespace) -> tuple[nn.Module, Callable[[], object], Calls]:
+WORKS = {"capture": captured, "find": find, "compare": compared}
+
+
+def _prepared(
+    arguments: argparse.Namespace, backward: bool = False
+) -> tuple[nn.Module, Callable[[], object], Calls]:
     """The module, a run of all its examples, and what was recorded of one run."""
     module = load_module(arguments.module)
     examples = load_examples(arguments.inputs)
-    calls = record(module, examples, arguments.inputs)
+    calls = record(module, examples, arguments.inputs, backward)
 
     def run() -> None:
         with torch.set_grad_enabled(module.training):
@@ -69,14 +78,17 @@ def _prepared(arguments: argparse.Namespace) -> tuple[nn.Module, Callable[[], ob
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m stark.regions")
+    parser = argparse.ArgumentParser("python -m stark.regions", description=__doc__)
     works = parser.add_subparsers(dest="work", required=True)
-    for name in ("find", "compare"):
+    for name in WORKS:
         work = works.add_parser(name)
         work.add_argument("module")
         work.add_argument("--inputs", required=True)
         work.add_argument("--output", type=Path, required=True)
-        if name == "compare":
+        if name == "capture":
+            work.add_argument("--name")
+            work.add_argument("--backward", action="store_true")
+        elif name == "compare":
             work.add_argument("kernels", type=Path, nargs="+")
         else:
             work.add_argument("--compile", type=int, default=0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from stark.core.errors import UsageError
 from stark.core.measurement import Measurement, speedup
+from stark.deploy.apply import apply
 from stark.regions.clocks import HostClock, clock_of, wall_s
 from stark.regions.results import Comparison
 from stark.regions.workload import device_of, restored, seeded
@@ -20,24 +20,10 @@ ROUNDS = 15
 """Times of both versions that are taken side by side; their ratios give the interval."""
 
 
-class Applied(Protocol):
-    """What `stark.apply` returns."""
-
-    def report(self) -> object:
-        """Which calls the kernel served."""
-
-    def remove(self) -> None:
-        """Put the original back."""
-
-
-Apply = Callable[[nn.Module, Path], Applied]
-
-
 def compare(
     model: nn.Module,
     run: Callable[[], object],
     kernels: Sequence[Path],
-    apply: Apply,
     rounds: int = ROUNDS,
 ) -> Comparison:
     """Time the model as it is and with all kernels applied, in turns. The kernels are removed at the end.
@@ -55,7 +41,7 @@ def compare(
         for _ in range(rounds):
             before.append(_timed_ms(run, clock, device))
             with ExitStack() as stack:
-                applied = [_applied(model, kernel, apply, stack) for kernel in kernels]
+                applied = [stack.enter_context(apply(model, kernel)) for kernel in kernels]
                 after.append(_timed_ms(run, clock, device))
                 reports = [str(each.report()) for each in applied]
     pair = [_measurement(samples) for samples in (before, after)]
@@ -65,12 +51,6 @@ def compare(
         speedup=speedup("the model as it was", *pair),
         reports=tuple(reports),
     )
-
-
-def _applied(model: nn.Module, kernel: Path, apply: Apply, stack: ExitStack) -> Any:
-    applied = apply(model, kernel)
-    stack.callback(applied.remove)
-    return applied
 
 
 def _timed_ms(run: Callable[[], object], clock: HostClock, device: torch.device) -> float:

@@ -6,7 +6,7 @@ import copy
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -16,14 +16,12 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from stark.explain.numbers import first_line
+from stark.capturing.cannot import reason_of
 from stark.regions.clocks import HostClock
 from stark.regions.results import Compiled
 from stark.regions.workload import copied
 
 SAMPLES = 15
-MOST_REASON = 120
-"""Characters of a reason."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,33 @@ class Example:
     inference: bool
     autocast: torch.dtype | None
     """None if autocast is off."""
+
+
+class Examples:
+    """As `regions.watching.Watcher`, watches one run and keeps a copy of the arguments of the calls with the given numbers."""
+
+    def __init__(self, wanted: Collection[int], device: torch.device) -> None:
+        """Calls are numbered from 0 in the order in which they begin."""
+        self._wanted, self._kind = wanted, device.type
+        self._number = 0
+        self.found: dict[int, Example] = {}
+
+    def enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """A call begins."""
+        if self._number in self._wanted:
+            autocast = torch.get_autocast_dtype(self._kind)
+            self.found[self._number] = Example(
+                module=module,
+                args=copied(args),
+                kwargs=copied(kwargs),
+                grad=torch.is_grad_enabled(),
+                inference=torch.is_inference_mode_enabled(),
+                autocast=autocast if torch.is_autocast_enabled(self._kind) else None,
+            )
+        self._number += 1
+
+    def leave(self, result: Any) -> None:
+        """The innermost call ends."""
 
 
 class _TimeUp(BaseException):
@@ -61,8 +86,7 @@ def compile_gain(
     except _TimeUp:
         return Compiled(reason=f"not compiled within {most_s:.0f} s")
     except Exception as error:  # the user's module, and the compiler, can raise anything
-        said = first_line(str(error))[:MOST_REASON]
-        return Compiled(reason=f"fails with {type(error).__name__}{said and ': ' + said}")
+        return Compiled(reason=f"fails with {reason_of(error)}")
 
 
 def _gain(example: Example, compiled: Callable[..., object], clock: HostClock) -> float:

@@ -1,7 +1,7 @@
 """Cuts the tree of module calls into regions that do not overlap: which modules are worth a kernel each.
 
 A region is a module that one kernel can replace: at most `MOST_OPERATORS` operators, and it saves more than the regions
-inside it together. A container of repeated layers is no region, since a kernel for one layer serves all of them. Calls
+inside it together. A container of repeated layers is not a region, since a kernel for one layer serves all of them. Calls
 of one group (the same class, structure and form) are decided together, so that noise in one of them decides nothing.
 """
 

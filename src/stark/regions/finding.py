@@ -11,6 +11,7 @@ from functools import lru_cache
 import torch
 from torch import nn
 
+from stark.capturing.recording import Calls, eagerly, kind_of
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.evaluator.judge.building.cache import cache_folder
@@ -18,25 +19,21 @@ from stark.evaluator.judge.machine import best_known
 from stark.evaluator.judge.problem.roofline import measure_device
 from stark.explain.numbers import listed
 from stark.regions.clocks import HostClock, clock_of
-from stark.regions.compiling import Example, compile_gain
+from stark.regions.compiling import Example, Examples, compile_gain
 from stark.regions.counting import Counted
 from stark.regions.cut import Call, cut, outside
-from stark.regions.examples import Examples
 from stark.regions.paths import joined
 from stark.regions.results import Compiled, Functional, Hotspots, Region
-from stark.regions.structure import name_of
 from stark.regions.table import TOP
 from stark.regions.timing import TimedStep, timed
 from stark.regions.tracing import Trace, counted, traced
 from stark.regions.watching import paths_of, watched
 from stark.regions.workload import (
-    RecordedCalls,
     Step,
     device_of,
     restored,
     seeded,
     steps_of,
-    uncompiled,
 )
 
 WARM_UPS = 2
@@ -48,7 +45,7 @@ COMPILE_S = 40.0
 
 def hotspots(
     model: nn.Module,
-    calls: RecordedCalls | None = None,
+    calls: Calls | None = None,
     *,
     run: Callable[[], object] | None = None,
     compile: int = TOP,
@@ -105,7 +102,7 @@ class Finder:
     def find(self, compile_top: int, compile_s: float) -> Hotspots:
         """Run all passes."""
         paths, clock = paths_of(self.model), clock_of(self.device)
-        with restored(self.model), uncompiled():
+        with restored(self.model), eagerly():
             for step in self.steps:
                 for _ in range(WARM_UPS):
                     with seeded(self.device):
@@ -173,7 +170,7 @@ class Finder:
         calls = sum(each.calls * w for each, w in zip(times, weights, strict=True))
         padded = [*gains, *[None] * (len(groups) - len(gains))]
         return Hotspots(
-            model=name_of(self.model),
+            model=kind_of(self.model),
             device=self.sheet.name,
             run_ms=plain_s * 1e3,
             runs=min(each.runs for each in times),
@@ -210,7 +207,7 @@ def _region(calls: Sequence[Call], trace: Trace, run_s: float, gain: Compiled | 
     works = [trace.work[id(call)] for call in calls]
     time_s = sum(call.time_s * call.weight for call in calls)
     return Region(
-        name=name_of(works[0].module),
+        name=kind_of(works[0].module),
         module=works[0].path,
         paths=tuple(dict.fromkeys(work.path for work in works)),
         calls=sum(call.weight for call in calls),
@@ -242,7 +239,7 @@ def _functional(trace: Trace, regions: Sequence[Call], run_s: float) -> tuple[Fu
     by_class: dict[str, list[Call]] = defaultdict(list)
     for call in outside(trace.roots, regions):
         if call.operators > 1:
-            by_class[name_of(trace.work[id(call)].module)].append(call)
+            by_class[kind_of(trace.work[id(call)].module)].append(call)
     found = []
     for name, calls in by_class.items():
         own_s = sum(call.own_s * call.weight for call in calls)

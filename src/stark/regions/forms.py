@@ -1,6 +1,6 @@
-"""The form of a module call: what two calls must share so that one kernel can serve both.
+"""What two module calls must share so that one kernel can serve both: the modules' structure and the form of the call.
 
-The first tensor counts with its exact shape. Sizes of the other tensors, and integers, may differ: in a decoding loop
+In a form, the first tensor counts with its exact shape. Sizes of the other tensors, and integers, may differ: in a decoding loop
 the mask and the cache grow with each step, and the calls are still of one form. Prefill and decoding differ in their
 first tensor.
 """
@@ -16,6 +16,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from stark.capturing.values import tensors_of
+
 SHORT = {
     torch.float32: "fp32",
     torch.float64: "fp64",
@@ -23,7 +25,6 @@ SHORT = {
     torch.bfloat16: "bf16",
     torch.int64: "int64",
 }
-
 
 PLAIN = (torch.Tensor, torch.dtype, torch.device, Enum, bool, int, float, complex, str, type(None))
 
@@ -43,7 +44,7 @@ class Form(NamedTuple):
 def form_of(module: nn.Module, args: Any, kwargs: Any) -> Form:
     """The form of a call with these arguments, in the present modes (gradients, autocast, training)."""
     arguments = _bound(module, args, kwargs)
-    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    tensors = tensors_of(arguments)
     first = tensors[0] if tensors else None
     modes = _modes(module, tensors)
     key = (_skeleton(arguments, first, loose=True), modes)
@@ -99,3 +100,42 @@ def _shape(tensor: torch.Tensor) -> str:
 
 def _dtype(tensor: torch.Tensor) -> str:
     return SHORT.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+
+
+class Structures:
+    """The structures of a model's modules; each is computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Hashable] = {}
+
+    def of(self, module: nn.Module) -> Hashable:
+        """Equal for modules that are alike. Values of parameters do not count."""
+        if _does_nothing(module):
+            return None
+        if id(module) not in self._known:
+            state = [*module._parameters.items(), *module._buffers.items()]
+            self._known[id(module)] = hash(
+                (
+                    type(module),
+                    module.extra_repr(),
+                    tuple(
+                        (name, tensor is not None and (tuple(tensor.shape), tensor.dtype))
+                        for name, tensor in state
+                    ),
+                    tuple(
+                        (name, child is not None and self.of(child))
+                        for name, child in module._modules.items()
+                    ),
+                )
+            )
+        return self._known[id(module)]
+
+
+def _does_nothing(module: nn.Module) -> bool:
+    """Whether a module returns its input: their settings differ among layers that are otherwise alike.
+
+    Stochastic depth has many implementations, which are known by their names.
+    """
+    name = type(module).__name__
+    drops = name == "StochasticDepth" or name.startswith("Drop")
+    return isinstance(module, nn.Identity) or (drops and not module.training)

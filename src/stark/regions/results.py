@@ -6,6 +6,7 @@ from pydantic import Field
 
 from stark.core.base import Frozen
 from stark.core.measurement import Speedup
+from stark.core.problem import Problem
 
 
 class Compiled(Frozen):
@@ -54,6 +55,11 @@ class Region(Frozen):
     """None if `torch.compile` was turned off."""
 
     notes: tuple[str, ...] = ()
+
+    @property
+    def class_name(self) -> str:
+        """The class's own name."""
+        return self.name.rpartition(":")[2].rpartition(".")[2]
 
 
 class Functional(Frozen):
@@ -138,6 +144,7 @@ class Answer(Frozen):
     error: str = ""
     """Why there is nothing else."""
 
+    problem: Problem | None = None
     hotspots: Hotspots | None = None
     captured: tuple[Captured, ...] = ()
     comparison: Comparison | None = None

@@ -40,7 +40,6 @@ def _about(found: Hotspots) -> str:
 
 
 def _row(rank: int, region: Region) -> Iterator[str]:
-    name = region.name.rpartition(":")[2].rpartition(".")[2]
     instances = len(region.paths)
     calls = (
         f"{instances} x {region.calls // instances}"
@@ -48,7 +47,7 @@ def _row(rank: int, region: Region) -> Iterator[str]:
         else f"{instances}, {region.calls} calls"
     )
     yield (
-        f"{rank:>2}  {_fitted(name, 23):<23} {calls:>12}  {_fitted(region.form, 24):<24} "
+        f"{rank:>2}  {_fitted(region.class_name, 23):<23} {calls:>12}  {_fitted(region.form, 24):<24} "
         f"{milliseconds(region.time_ms):>8} {region.share:>6.1%} {milliseconds(region.saving_ms):>8} "
         f"{_gained(region.compiled):>8}"
     )

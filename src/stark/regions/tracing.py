@@ -11,7 +11,7 @@ from stark.core.device import Device
 from stark.evaluator.judge.problem.roofline import bandwidth_of
 from stark.regions.counting import Counted, Counting
 from stark.regions.cut import Call, walk
-from stark.regions.structure import Structures
+from stark.regions.forms import Structures
 from stark.regions.timing import TimedCall
 from stark.regions.watching import watched
 from stark.regions.workload import Step, seeded

@@ -6,48 +6,21 @@ Each repetition draws the same random numbers, and what runs change in the model
 from __future__ import annotations
 
 import copy
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
-from stark.capturing.recording import eagerly
+from stark.capturing import values
+from stark.capturing.recording import Calls, Form
 from stark.core.errors import UsageError
 
 SEED = 0
-
-
-class RecordedForm(Protocol):
-    """One form of call of a module, as `stark.recording` keeps it."""
-
-    training: bool
-    grad: bool
-    autocast: str | None
-    """The device type and dtype, such as `cuda torch.bfloat16`."""
-
-    note: str | None
-    """Why there is no example."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Calls by path of module; the model itself is ""."""
-
-    @property
-    def example(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Positional and keyword arguments."""
-
-
-class RecordedCalls(Protocol):
-    """What hot spots needs of `stark.recording`."""
-
-    def of(self, module: nn.Module) -> Sequence[RecordedForm]:
-        """The forms in which a module was called."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +62,6 @@ def seeded(device: torch.device) -> Iterator[None]:
         yield
 
 
-def uncompiled() -> AbstractContextManager[None]:
-    """Run compiled modules eagerly: a compiler would trace into the measurement, and hides the modules inside.
-
-    Without its compiler, torch has compiled nothing; importing it takes seconds.
-    """
-    return eagerly() if "torch._dynamo" in sys.modules else nullcontext()
-
-
 @contextmanager
 def restored(model: nn.Module) -> Iterator[None]:
     """Put back what runs change: statistics of a batch norm, and in training mode also parameters and gradients.
@@ -117,9 +82,7 @@ def restored(model: nn.Module) -> Iterator[None]:
             parameter.grad = grad
 
 
-def steps_of(
-    model: nn.Module, calls: RecordedCalls | None, run: Callable[[], object] | None
-) -> list[Step]:
+def steps_of(model: nn.Module, calls: Calls | None, run: Callable[[], object] | None) -> list[Step]:
     """The parts of one run: `run` itself, or each recorded form of the model's call, as often as it was recorded.
 
     Raises UsageError unless exactly one of both is given, and if the recorded calls of the model cannot be repeated.
@@ -147,7 +110,7 @@ def steps_of(
     return [Step(partial(_repeated, model, form), form.counts[""]) for form in forms]
 
 
-def _repeated(model: nn.Module, form: RecordedForm) -> Callable[[], object]:
+def _repeated(model: nn.Module, form: Form) -> Callable[[], object]:
     assert form.example is not None
     args, kwargs = copied(form.example)
     kind, _, dtype = (form.autocast or "").partition(" torch.")
@@ -163,12 +126,7 @@ def _repeated(model: nn.Module, form: RecordedForm) -> Callable[[], object]:
 
 
 def copied(value: Any) -> Any:
-    """A copy of arguments that shares no memory with them; tensors keep their strides and `requires_grad`."""
-    return tree_map(_copied, value)
-
-
-def _copied(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        twin = leaf.detach().clone(memory_format=torch.preserve_format)
-        return twin.requires_grad_(leaf.requires_grad)
-    return copy.deepcopy(leaf)
+    """A copy of arguments that shares no memory with them, objects such as caches included."""
+    return tree_map_only(
+        lambda leaf: not isinstance(leaf, torch.Tensor), copy.deepcopy, values.copied(value)
+    )
