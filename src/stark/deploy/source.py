@@ -23,7 +23,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
-from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, tensors_in
+from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, overlap, tensors_in
 
 PLAIN = (torch.Tensor, nn.Parameter)
 """The classes of tensors that kernels take; others may give operators another meaning."""
@@ -47,6 +47,7 @@ NAMES: dict[str, Any] = {
     "stark_grad_enabled": torch.is_grad_enabled,
     "stark_default_dtype": torch.get_default_dtype,
     "stark_float32": torch.float32,
+    "stark_overlap": overlap,
     "stark_only_device": only_device,
     "stark_tracing": torch._C._get_tracing_state,
     "stark_transforms": torch._C._functorch.peek_interpreter_stack,
@@ -80,10 +81,6 @@ def forward({head}):
 """
 
 CASE = """        if {condition} and stark_bound.holds():
-            stark_bound.calls += 1
-            return stark_runs[{index}]({inputs})
-"""
-CASE_WITHOUT_GRADIENTS = """        if {condition} and stark_bound.holds():
             if stark_grad_enabled() and ({gradients}):
                 stark_bound.count(stark_GRADIENTS)
                 return stark_original(self, {passed})
@@ -222,10 +219,14 @@ def forward_source(
         tensors = [each + place for each, pattern in pairs for place, _ in tensors_in(pattern)]
         values = {"index": index, "inputs": ", ".join(inputs), "passed": signature.passed}
         tests = [*others, *(test for pair in pairs for test in form(*pair))]
-        chosen = CASE if contract.backward else CASE_WITHOUT_GRADIENTS
-        eager += chosen.format(
+        if contract.changes_tensors and len(tensors) > 1:
+            tests.append(f"not stark_overlap({', '.join(tensors)})")
+        places = [place for place, _ in tensors_in(case.inputs)]
+        verified = contract.differentiable(index)
+        unverified = [t for t, place in zip(tensors, places, strict=True) if place not in verified]
+        eager += CASE.format(
             condition=" and ".join(tests) or "True",
-            gradients=_any_needs(tensors, "stark_bound.needs_gradients()"),
+            gradients=_any_needs(unverified, "stark_bound.needs_gradients()"),
             **values,
         )
         in_graph = [*others, *(test for pair in pairs for test in form(*pair, in_graph=True))]
@@ -358,9 +359,13 @@ def identity_tests(
         names[f"d{index}"] = tensors[name].args[0]  # type: ignore[attr-defined]
         leaf = name.rpartition(".")[2]
         yield f"d{index}.get({leaf!r}) is {tensor} and {tensor}.dtype is t{index}"
-        yield f"{tensor}.is_cpu" if gpu is None else f"{tensor}.get_device() == {gpu}"
+        # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
+        now: torch.Tensor = names[tensor]
+        bound = {f"q{index}": now.data_ptr, f"n{index}": now.numel, f"c{index}": now.is_contiguous}
+        names |= bound  # quicker than looking the methods up
+        yield f"q{index}() == {now.data_ptr()} and n{index}() == {now.numel()}"
         if len(form.shape) > 1:
-            yield strided(tensor, form)
+            yield f"c{index}()" if form.contiguous else strided(tensor, form)
 
 
 def _attribute_test(
