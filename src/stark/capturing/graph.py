@@ -10,13 +10,15 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from stark.capturing.attributes import is_describable
 from stark.capturing.binding import Binding
-from stark.capturing.building import attributes
 from stark.capturing.cannot import CannotCapture
+from stark.capturing.definitions import IMPORTED
+from stark.capturing.described import code, described
 from stark.capturing.document import Captured
 from stark.capturing.drawing import parameter
 from stark.capturing.holders import HOLDER, Holders
-from stark.capturing.literals import is_plain, literal
+from stark.capturing.literals import literal
 from stark.capturing.printing import Printer
 from stark.capturing.recording import Example, Form
 from stark.capturing.restoring import unchanged
@@ -71,20 +73,38 @@ def by_graph(
             f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
         ],
         attributes=_attributes(module),
+        code=_code(module),
         packages={type(module).__module__.partition(".")[0]},
     )
 
 
 def _attributes(module: nn.Module) -> dict[str, dict[str, str]]:
-    """All numbers, texts and the like of every submodule: the graph may depend on each."""
+    """All numbers, functions, tensors and the like of every submodule: the graph may depend on each."""
     found = {}
     for path, each in module.named_modules():
-        plain = {
-            n: repr(v) for n, v in attributes(each).items() if is_plain(v) and len(repr(v)) < 500
-        }
+        plain: dict[str, str] = {}
+        for name, value in vars(each).items():
+            if not name.startswith("_") and name != "training":
+                inner = vars(value).items() if hasattr(value, "__dict__") else ()
+                parts = {f"{name}.{n}": v for n, v in inner if not n.startswith("_")}
+                facts = {name: value} if is_describable(value) else parts
+                plain |= {n: described(v) for n, v in facts.items() if is_describable(v)}
+        if path:
+            plain["__class__"] = described(type(each))
         if plain:
             found[path] = dict(sorted(plain.items()))
     return found
+
+
+def _code(module: nn.Module) -> dict[str, str]:
+    """The digests of the source of all classes that are not torch's."""
+    kinds = {kind for each in module.modules() for kind in type(each).__mro__[:-1]}
+    own = {f"{k.__module__}:{k.__qualname__}": k for k in kinds if "<" not in k.__qualname__}
+    return {
+        n: code(k)
+        for n, k in sorted(own.items())
+        if n.partition(".")[0].partition(":")[0] not in IMPORTED
+    }
 
 
 def _state(module: nn.Module, program: ExportedProgram, holders: Holders) -> Iterator[str]:

@@ -19,6 +19,7 @@ from stark.capturing.attributes import Values
 from stark.capturing.building import attributes, constructor, constructor_arguments, made, state
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.copying import Copier
+from stark.capturing.described import described
 from stark.capturing.drawing import parameter
 from stark.capturing.literals import is_constant
 from stark.capturing.methods import Methods, methods_of
@@ -95,7 +96,12 @@ class Synthesis:
             names = attributes(each) if known is None else [*self._read(each), *known.read]
             idle = {"training"} | _without_effect(each)
             values = {name: _nested_attribute(each, name) for name in names if name not in idle}
-            plain = {n: repr(v) for n, v in values.items() if is_constant(v) and len(repr(v)) < 500}
+            plain: dict[str, str] = {}
+            for name, value in values.items():
+                if not callable(value) or name.partition(".")[0] in vars(each):
+                    plain |= self._values.facts(value, name)  # methods are in `code`
+            if path and known is not None and not _without_effect(each):
+                plain["__class__"] = described(type(each))
             if plain:
                 found[path] = dict(sorted(plain.items()))
         return found

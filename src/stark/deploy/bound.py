@@ -15,6 +15,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
+from stark.capturing.described import definition, described
 from stark.deploy.forms import (
     ALIGNMENT,
     Case,
@@ -226,7 +227,8 @@ class Bound:
                 return "a submodule has hooks", path
         if any(GLOBAL_HOOKS):
             return "all modules have hooks", ""
-        return self.changed_attribute(module) or self.changed_tensor() or self.untied()
+        found = self.changed_attribute(module) or self.changed_code()
+        return found or self.changed_tensor() or self.untied()
 
     def changed_attribute(self, module: nn.Module) -> Reason | None:
         """An attribute with another value than verified."""
@@ -237,8 +239,19 @@ class Bound:
                     value = attribute(module.get_submodule(path), name)
                 except AttributeError:
                     return "an attribute is missing", where
-                if repr(value) != expected:
-                    return "an attribute differs", f"{where} is {value!r}, not {expected}"
+                if (found := described(value)) != expected:
+                    return "an attribute differs", f"{where} is {found}, not {expected}"
+        return None
+
+    def changed_code(self) -> Reason | None:
+        """A function, method or global constant of the original that is not as captured."""
+        for name, expected in self.contract.code.items():
+            try:
+                found = definition(name)
+            except LookupError as why:
+                found = str(why.args[0])
+            if found != expected:
+                return "the original's code differs from what was captured", name
         return None
 
     def changed_tensor(self) -> Reason | None:

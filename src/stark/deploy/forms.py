@@ -94,6 +94,9 @@ class Contract:
     """The other arguments of forward, as `repr` shows them."""
 
     attributes: dict[str, dict[str, str]]
+    code: dict[str, str]
+    """Functions, methods and constants of the original by `package.module:name`, as `definition` shows them."""
+
     training: bool | None
     """The training flag; None if it does not matter."""
 
@@ -135,7 +138,12 @@ class Contract:
     def with_reference(self) -> Contract:
         """The contract for instances of the reference's `Model` itself."""
         return replace(
-            self, arguments=self.parameters, constants=self.defaults, attributes={}, original=None
+            self,
+            arguments=self.parameters,
+            constants=self.defaults,
+            attributes={},
+            code={},
+            original=None,
         )
 
 
@@ -214,6 +222,7 @@ def read_contract(reference: ModuleType, source: str, device: str) -> Contract:
         arguments=arguments,
         constants=constants,
         attributes=original.get("attributes", {}) if original else {},
+        code=original.get("code", {}) if original else {},
         training=training,
         backward=backward,
         cases=cases,

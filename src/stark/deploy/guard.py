@@ -255,7 +255,7 @@ def check_state(bound: Bound) -> None:
         if name in bound.tensors and tuple(bound.tensors[name]().shape) != form.shape:
             found = list(bound.tensors[name]().shape)
             raise Misfit(f"{name} has the shape {found}, not {list(form.shape)}")
-    if fault := bound.changed_attribute(bound.module) or bound.untied():
+    if fault := bound.changed_attribute(bound.module) or bound.changed_code() or bound.untied():
         raise Misfit(": ".join(fault))
 
 

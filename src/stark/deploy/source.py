@@ -13,6 +13,7 @@ import copy
 import functools
 import inspect
 import linecache
+import sys
 import types
 from collections.abc import Callable, Iterator
 from inspect import Parameter
@@ -23,6 +24,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
+from stark.capturing.described import described
 from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, overlap, tensors_in
 
 PLAIN = (torch.Tensor, nn.Parameter)
@@ -341,6 +343,12 @@ def identity_tests(
         yield f"current() == {gpu}"
     names |= {"kind": type(module), "own": type(module).forward}
     yield "kind.forward is own"
+    for index, full in enumerate(contract.code):
+        home, _, leaf = full.partition(":")
+        space = vars(sys.modules[home]) if home in sys.modules else {}
+        if leaf in space:  # methods are compared when the module has changed
+            names |= {f"h{index}": space, f"v{index}": space[leaf]}
+            yield f"h{index}.get({leaf!r}) is v{index}"
     for index, (path, each) in enumerate(module.named_modules()):
         names[f"g{index}"] = each.__dict__
         if contract.training is not None:
@@ -376,7 +384,13 @@ def _attribute_test(
     if first not in module.__dict__:
         return  # of the class, or computed: compared when the module is bound
     value = attribute(module, name)
+    found = ".".join([f"{own}[{first!r}]", *rest])
+    if isinstance(value, torch.Tensor) or (
+        isinstance(value, list | tuple | dict) and any(True for _ in tensors_in(value))
+    ):
+        names |= {local: described(value), "described": described}
+        yield f"described({found}) == {local}"
+        return
     mutable = isinstance(value, list | dict | set)
     names[local] = copy.deepcopy(value) if mutable else value
-    found = ".".join([f"{own}[{first!r}]", *rest])
     yield f"{found} {'==' if mutable else 'is'} {local}"
