@@ -109,6 +109,34 @@ class Values:
         return found
 
 
+def constant_buffers(module: nn.Module) -> dict[str, str]:
+    """A module's own buffers that a kernel may have as constants, as `described` shows them.
+
+    They are those that the judge does not change: not in the state, of whole numbers, or with the values of a mask.
+    """
+    of_torch = type(module).__module__.startswith("torch.")
+    if of_torch or isinstance(module, nn.modules.batchnorm._NormBase):
+        return {}  # counters and statistics
+    return {
+        name: described(buffer)
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+        and (
+            name in module._non_persistent_buffers_set
+            or not (buffer.is_floating_point() or buffer.is_complex())
+            or not _may_change(buffer)
+        )
+    }
+
+
+def _may_change(buffer: torch.Tensor) -> bool:
+    """Whether the judge perturbs a buffer of this content."""
+    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
+        return True
+    whole = buffer.isfinite().logical_not() | (buffer == buffer.round())
+    return not bool((buffer == 0).any()) and not bool(whole.any())
+
+
 def is_describable(value: Any) -> bool:
     """Whether `described` shows everything that the expression of a value depends on."""
     if isinstance(value, functools.partial):

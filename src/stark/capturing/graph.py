@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from stark.capturing.attributes import is_describable
+from stark.capturing.attributes import constant_buffers, is_describable
 from stark.capturing.binding import Binding
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.definitions import IMPORTED
@@ -82,7 +82,7 @@ def _attributes(module: nn.Module) -> dict[str, dict[str, str]]:
     """All numbers, functions, tensors and the like of every submodule: the graph may depend on each."""
     found = {}
     for path, each in module.named_modules():
-        plain: dict[str, str] = {}
+        plain = constant_buffers(each)
         for name, value in vars(each).items():
             if not name.startswith("_") and name != "training":
                 inner = vars(value).items() if hasattr(value, "__dict__") else ()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capturing.attributes import Values
+from stark.capturing.attributes import Values, constant_buffers
 from stark.capturing.building import attributes, constructor, constructor_arguments, made, state
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.copying import Copier
@@ -96,7 +96,7 @@ class Synthesis:
             names = attributes(each) if known is None else [*self._read(each), *known.read]
             idle = {"training"} | _without_effect(each)
             values = {name: _nested_attribute(each, name) for name in names if name not in idle}
-            plain: dict[str, str] = {}
+            plain = constant_buffers(each)
             for name, value in values.items():
                 if not callable(value) or name.partition(".")[0] in vars(each):
                     plain |= self._values.facts(value, name)  # methods are in `code`

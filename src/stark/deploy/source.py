@@ -360,7 +360,9 @@ def identity_tests(
             names |= {f"m{index}": each._modules, f"c{index}_{place}": child}
             yield f"m{index}.get({leaf!r}) is c{index}_{place}"
         for place, name in enumerate(contract.attributes.get(path, ())):
-            yield from _attribute_test(f"g{index}", f"a{index}_{place}", each, name, names)
+            yield from _attribute_test(
+                f"g{index}", f"a{index}_{place}", each, name, names, contract
+            )
     for index, name in enumerate(name for name in contract.state if name in tensors):
         form, tensor = contract.state[name], f"p{index}"
         names |= {tensor: tensors[name](), f"t{index}": form.dtype}
@@ -377,10 +379,13 @@ def identity_tests(
 
 
 def _attribute_test(
-    own: str, local: str, module: nn.Module, name: str, names: dict[str, Any]
+    own: str, local: str, module: nn.Module, name: str, names: dict[str, Any], contract: Contract
 ) -> Iterator[str]:
     """A test that an attribute is the object that it was, or equal to it if it can change in place."""
     first, *rest = name.split(".")
+    buffer = module._buffers.get(name)
+    if buffer is not None and not contract.changes_tensors and not buffer.is_inference():
+        yield f"{own}['_buffers'][{name!r}]._version == {buffer._version}"
     if first not in module.__dict__:
         return  # of the class, or computed: compared when the module is bound
     value = attribute(module, name)
