@@ -9,6 +9,7 @@ import pytest
 import torch
 from deploy_samples import kernel
 from torch import nn
+from userpkg.blocks import Stack
 
 from stark.deploy import guard
 from stark.deploy.bound import GRADIENTS
@@ -202,6 +203,24 @@ def test_a_buffer_that_forward_replaces_is_replaced_in_graphs() -> None:
         assert torch.equal(own(X), compiled(X))
     assert torch.equal(own.mean, model.mean)
     assert 3 == applied.report().kernel_calls
+
+
+@pytest.mark.slow
+def test_compiled_graphs_are_traced_again_if_an_attribute_changes() -> None:
+    model, x, mask = Stack().eval(), torch.randn(2, 4, 16), torch.ones(2, 4, 1)
+    own = copy.deepcopy(model)
+    applied = guard.apply(model, kernel())
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    compiled(x, mask)
+
+    for each in (model, own):
+        each.layers[0].scale = 5.0
+        each.layers[1].config.width = 17
+
+    torch.testing.assert_close(compiled(x, mask), own(x, mask), rtol=0, atol=0)
+    assert 2 == applied.report().kernel_calls
+    assert {"an attribute differs": 2} == applied.report().original_calls
 
 
 def another_shape(linear: nn.Linear) -> None:

@@ -32,6 +32,7 @@ from stark.deploy.source import (
     PLAIN,
     Signature,
     all_of,
+    attribute_tests,
     forward_source,
     generated,
     identity_tests,
@@ -100,14 +101,21 @@ class Bound:
             "stark_GRADIENTS": GRADIENTS,
             "stark_seen_autocast": seen("autocast"),
             "stark_seen_gradients": seen(GRAPH_GRADIENTS),
-            "stark_seen_form": seen("other arguments in a compiled or exported graph"),
+            "stark_seen_form": seen(
+                "other arguments or attributes in a compiled or exported graph"
+            ),
             "stark_seen_kernel": once_per_graph(lambda: self.count_kernel()),
             "stark_usable_in_graphs": once_per_graph(lambda: self.usable_in_graphs()),
             "stark_operator": self.kernel.operator,
         }
         state = [name for name in self.contract.state if name in self.tensors]
         try:
-            text = forward_source(self.contract, self.kernel.device, self.signature, state, names)
+            attributes = list(attribute_tests(self.module, self.contract))
+            text = forward_source(
+                self.contract, self.kernel.device, self.signature, state, names, attributes
+            )
+        except AttributeError as why:
+            raise Misfit(f"an attribute is missing: {why}") from None
         except LookupError as why:
             raise Misfit(str(why.args[0])) from None
         forward: Callable[..., Any] = generated("forward", text, names)

@@ -13,6 +13,7 @@ import copy
 import functools
 import inspect
 import linecache
+import math
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -208,9 +209,17 @@ def _passed(parameter: Parameter) -> str:
 
 
 def forward_source(
-    contract: Contract, device: str, signature: Signature, state: list[str], names: dict[str, Any]
+    contract: Contract,
+    device: str,
+    signature: Signature,
+    state: list[str],
+    names: dict[str, Any],
+    attributes: list[str],
 ) -> str:
-    """The source of a guarded forward. `state` names the original's parameters and buffers, which the operator takes."""
+    """The source of a guarded forward. `state` names the original's parameters and buffers, which the operator takes.
+
+    `attributes` are tests of the module's attributes. Graphs have them so that PyTorch traces again after a change.
+    """
     inputs = [signature.expression(name) for name in contract.arguments]
     others = list(signature.others(contract))
     form = functools.partial(form_tests, device=device, names=names)
@@ -231,7 +240,11 @@ def forward_source(
             gradients=_any_needs(unverified, "stark_bound.needs_gradients()"),
             **values,
         )
-        in_graph = [*others, *(test for pair in pairs for test in form(*pair, in_graph=True))]
+        in_graph = [
+            *others,
+            *attributes,
+            *(test for pair in pairs for test in form(*pair, in_graph=True)),
+        ]
         graphs += GRAPH_CASE.format(
             **values,
             gradients=_any_needs([*tensors, *weights]),
@@ -249,6 +262,21 @@ def forward_source(
         cases=eager,
         graph_cases=graphs,
     )
+
+
+def attribute_tests(module: nn.Module, contract: Contract) -> Iterator[str]:
+    """Tests that numbers, texts and the training flag are as verified."""
+    if contract.training is not None:
+        yield f"self.training is {contract.training}"
+    for path, attributes in contract.attributes.items():
+        for name in attributes:
+            value = attribute(module.get_submodule(path), name)
+            if name.partition(".")[0] in vars(module.get_submodule(path)):
+                source = _from_self(f"{path}.{name}".lstrip("."))
+                if value is None or type(value) is bool:
+                    yield f"{source} is {value}"
+                elif type(value) in (int, str) or (type(value) is float and math.isfinite(value)):
+                    yield f"{source} == {value!r}"
 
 
 def _any_needs(tensors: list[str], *more: str) -> str:
