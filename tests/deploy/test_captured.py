@@ -246,6 +246,37 @@ def test_a_global_constant_that_was_changed_runs_the_original(
     assert f"{__name__}:FACTOR" == applied.report().examples[reason]
 
 
+class OfClass(Layer):
+    factor = 2.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.doubled(self.linear(x)) * self.factor * TABLE["factor"]
+
+    def doubled(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+
+TABLE = {"factor": 3.0}
+
+
+@pytest.mark.parametrize("what", ["factor", "doubled", "table"])
+def test_a_class_or_table_that_was_changed_runs_the_original(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = OfClass().eval()
+    own = copy.deepcopy(model)
+    applied = guard.apply(model, captured(model))
+
+    with torch.no_grad():
+        torch.testing.assert_close(model(X), own(X))
+        if what == "table":
+            monkeypatch.setitem(TABLE, "factor", 5.0)
+        else:
+            monkeypatch.setattr(OfClass, what, 5.0 if what == "factor" else lambda self, x: x)
+        assert torch.equal(own(X), model(X))
+    assert 1 == applied.report().kernel_calls
+
+
 @pytest.mark.parametrize("name", ["scaled", "ByHelper.forward"])
 def test_a_module_whose_code_was_edited_is_not_bound(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -372,11 +372,16 @@ def identity_tests(
     names |= {"kind": type(module), "own": type(module).forward}
     yield "kind.forward is own"
     for index, full in enumerate(contract.code):
-        home, _, leaf = full.partition(":")
+        home, _, path_in = full.partition(":")
+        owner, _, leaf = path_in.rpartition(".")
         space = vars(sys.modules[home]) if home in sys.modules else {}
-        if leaf in space:  # methods are compared when the module has changed
+        space = vars(space[owner]) if owner in space else {} if owner else space
+        if leaf in space:
             names |= {f"h{index}": space, f"v{index}": space[leaf]}
             yield f"h{index}.get({leaf!r}) is v{index}"
+            if isinstance(space[leaf], list | dict | set):
+                names |= {f"w{index}": described(space[leaf]), "described": described}
+                yield f"described(v{index}) == w{index}"
     for index, (path, each) in enumerate(module.named_modules()):
         names[f"g{index}"] = each.__dict__
         if contract.training is not None:
@@ -415,6 +420,10 @@ def _attribute_test(
     if buffer is not None and not contract.changes_tensors and not buffer.is_inference():
         yield f"{own}['_buffers'][{name!r}]._version == {buffer._version}"
     if first not in module.__dict__:
+        home = next((each for each in type(module).__mro__ if first in vars(each)), None)
+        if home is not None:
+            names |= {f"k{local}": vars(home), local: vars(home)[first]}
+            yield f"k{local}.get({first!r}) is {local}"
         return  # of the class, or computed: compared when the module is bound
     value = attribute(module, name)
     found = ".".join([f"{own}[{first!r}]", *rest])
