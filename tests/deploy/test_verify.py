@@ -32,6 +32,12 @@ def judged(evaluation: Evaluation, **changes: Any) -> FakeExecutor:
     return FakeExecutor(lambda _: evaluation, device=device)
 
 
+def of_cases(found: Evaluation) -> Evaluation:
+    """The evaluation of the samples' problem, which has two cases."""
+    assert isinstance(found, Correct)
+    return found.model_copy(update={"cases": {"small": found, "large": found}})
+
+
 def change(folder: Path, changed: Callable[[dict[str, Any]], None]) -> None:
     path = package_folder(folder) / CERTIFICATE
     document = json.loads(path.read_text())
@@ -75,6 +81,37 @@ async def test_a_changed_file_with_a_new_digest_is_no_longer_the_judged_kernel(
     found = await averify(folder, judge=judged(correct(0.5)))
 
     assert ("kernel.py is not the kernel that was judged",) == found.reasons
+
+
+async def test_a_doubled_claim_for_one_case_is_refused(folder: Path) -> None:
+    def double(document: dict[str, Any]) -> None:
+        claim = document["cases"]["large"]["speedups"]["eager"]
+        claim.update({key: 2 * claim[key] for key in ("ratio", "low", "high")})
+
+    change(folder, double)
+
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
+
+    assert "refused" == found.outcome
+    assert "the claimed speedup vs eager in large is 4.00x" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"backward": True}, "verified gradients"),
+        ({"original": None}, "the original"),
+        ({"cases": {}}, "the cases"),
+    ],
+)
+async def test_a_certificate_that_contradicts_its_problem_is_refused(
+    folder: Path, changes: dict[str, Any], what: str
+) -> None:
+    change(folder, lambda document: document.update(changes))
+
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
+
+    assert (f"the certificate and original.py differ in {what}",) == found.reasons
 
 
 @pytest.mark.parametrize("keys", [("ratio", "low", "high"), ("ratio",)])

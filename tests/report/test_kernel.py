@@ -168,7 +168,7 @@ print(kernel.ModelNew.__mro__[1] is torch.nn.Module, "_stark" in kernel.ModelNew
     done = run(kernel.parent, "-I", "-c", code)
 
     assert "" == done.stderr
-    assert "1 {'x has another shape': 1, 'gradients are needed, and" in done.stdout
+    assert "1 {'x has another shape': 1, 'gradients are needed that" in done.stdout
     assert "True\nTrue False" in done.stdout
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,7 +14,8 @@ from torch import nn
 
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.copying import Copier
-from stark.capturing.literals import is_plain, literal, nested
+from stark.capturing.described import NAMED, described
+from stark.capturing.literals import is_constant, is_plain, literal, nested
 from stark.capturing.stored import exact
 
 DEEPEST = 4
@@ -64,16 +67,72 @@ class Values:
         if callable(value) or isinstance(value, nn.Module) or hasattr(type(value), "__getitem__"):
             raise CannotCapture(f"an attribute is a {type(value).__qualname__}")
         read = {}
+        for attribute, inner in self._inner(value, name):
+            with contextlib.suppress(CannotCapture):  # the check finds out whether it was needed
+                read[attribute] = self.expression(inner, attribute, depth + 1)
+        self._copier.definitions.imports["SimpleNamespace"] = "from types import SimpleNamespace"
+        return f"SimpleNamespace({', '.join(f'{k}={v}' for k, v in read.items())})"
+
+    def _inner(self, value: Any, name: str) -> Iterator[tuple[str, Any]]:
+        """The attributes of an object that the copied code may read."""
         direct = name in self._copier.nested and name not in self._copier.whole
         names = self._copier.nested[name] if direct else self._copier.reads - TENSOR_NAMES
         for attribute in sorted(names):
             if not attribute.isidentifier() or attribute.startswith("__"):
                 continue
-            try:
-                inner = getattr(value, attribute)
-                if not callable(inner) or isinstance(inner, types.FunctionType | type):
-                    read[attribute] = self.expression(inner, attribute, depth + 1)
-            except (AttributeError, CannotCapture):
-                continue  # the check of the captured file finds out whether it was needed
-        self._copier.definitions.imports["SimpleNamespace"] = "from types import SimpleNamespace"
-        return f"SimpleNamespace({', '.join(f'{k}={v}' for k, v in read.items())})"
+            inner = getattr(value, attribute, None)
+            if hasattr(value, attribute) and (
+                not callable(inner) or isinstance(inner, types.FunctionType | type)
+            ):
+                yield attribute, inner
+
+    def facts(self, value: Any, name: str, depth: int = 0) -> dict[str, str]:
+        """The values on which the expression of an attribute depends, by dotted name, as `described` shows them."""
+        if value is NotImplemented or depth > DEEPEST or isinstance(value, nn.Module):
+            return {}
+        if is_describable(value):
+            return {name: described(value)}
+        found: dict[str, str] = {}
+        if not callable(value) and hasattr(value, "__dict__"):
+            for attribute, inner in self._inner(value, name.rpartition(".")[2]):
+                found |= self.facts(inner, f"{name}.{attribute}", depth + 1)
+        return found
+
+
+def constant_buffers(module: nn.Module) -> dict[str, str]:
+    """A module's own buffers that a kernel may have as constants, as `described` shows them.
+
+    They are those that the judge does not change: not in the state, of whole numbers, or with the values of a mask.
+    """
+    of_torch = type(module).__module__.startswith("torch.")
+    if of_torch or isinstance(module, nn.modules.batchnorm._NormBase):
+        return {}  # counters and statistics
+    return {
+        name: described(buffer)
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+        and (
+            name in module._non_persistent_buffers_set
+            or not (buffer.is_floating_point() or buffer.is_complex())
+            or not _may_change(buffer)
+        )
+    }
+
+
+def _may_change(buffer: torch.Tensor) -> bool:
+    """Whether the judge perturbs a buffer of this content."""
+    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
+        return True
+    whole = buffer.isfinite().logical_not() | (buffer == buffer.round())
+    return not bool((buffer == 0).any()) and not bool(whole.any())
+
+
+def is_describable(value: Any) -> bool:
+    """Whether `described` shows everything that the expression of a value depends on."""
+    if isinstance(value, functools.partial):
+        return all(map(is_describable, (value.func, *value.args, *value.keywords.values())))
+    if type(value) in (list, tuple):
+        return all(map(is_describable, value))
+    if type(value) is dict:
+        return all(map(is_describable, (*value, *value.values())))
+    return is_constant(value) or isinstance(value, (*NAMED, torch.Tensor))

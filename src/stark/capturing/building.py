@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from stark.capturing.literals import is_constant, is_plain, literal
+from stark.capturing.literals import is_plain, literal
 
 SIZES = ("kernel_size", "stride", "padding", "dilation", "normalized_shape", "output_padding")
 """Arguments for which one number stands for a tuple of equal ones."""
@@ -97,12 +97,6 @@ def attributes(module: nn.Module) -> dict[str, Any]:
     """The public plain attributes, without `training`."""
     names = {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
     return {k: v for k, v in names.items() if is_plain(v) or callable(v)}
-
-
-def constants_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """The constants among the values by name, as `repr` shows them; long ones are left out."""
-    shown = {name: repr(value) for name, value in sorted(values.items()) if is_constant(value)}
-    return {name: text for name, text in shown.items() if len(text) < LONGEST}
 
 
 def state(module: nn.Module) -> list[tuple[Any, ...]]:

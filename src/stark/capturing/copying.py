@@ -13,7 +13,9 @@ from torch import nn
 
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.definitions import IMPORTED, Definitions, free_names
+from stark.capturing.described import described
 from stark.capturing.folding import Fixed, Fold, Shorten, paths_of_self
+from stark.capturing.literals import is_plain
 from stark.capturing.observing import Observed
 from stark.capturing.pruning import Prune
 
@@ -55,6 +57,9 @@ class Copier:
         self.whole: set[str] = set()
         """Attributes that are used in other ways too, so that any of their attributes may be read."""
 
+        self.code: dict[str, str] = {}
+        """Digests of methods, and values of constants that decided a branch, by `package.module:name`."""
+
         self.dropped = 0
         """The number of branches that were left out because they did not run."""
 
@@ -87,6 +92,7 @@ class Copier:
         tree = Fold(fixed, self._placed).visit(tree)
         decisive = set() if decisive is None else decisive
         decisive |= fixed.used
+        tests = list(fixed.decided)
         lines = self._observed.lines.get(
             getattr(sys.modules[module], "__file__", None) or "", set()
         )
@@ -96,6 +102,10 @@ class Copier:
             self.dropped += len(prune.tests)
             for test in prune.tests:
                 decisive |= paths_of_self(test)
+            tests += prune.tests
+        for name in {name for test in tests for name in free_names(test)}:
+            if name not in fixed.bound and name in space and is_plain(space[name]):
+                self.code[f"{module}:{name}"] = described(space[name])
         tree = Shorten().visit(_WithoutLogging(space).visit(tree))
         return self._resolved(tree, module)  # type: ignore[return-value]
 

@@ -20,6 +20,7 @@ from torch import nn
 
 from stark.capturing.bindings import Imported, binding, makes
 from stark.capturing.cannot import CannotCapture
+from stark.capturing.described import code
 from stark.capturing.literals import is_plain, literal, nested
 from stark.capturing.stored import exact
 
@@ -48,6 +49,14 @@ class Definitions:
         self._here: dict[tuple[str, str], str] = {}
         self._open: set[str] = set()
         self._being_made: set[tuple[str, str]] = set()
+
+    @property
+    def code(self) -> dict[str, str]:
+        """What was copied of the globals, by `package.module:name`: digests of sources, or the constants' values."""
+        copied = (key for key, here in self._here.items() if here in self.texts)
+        return {
+            f"{module}:{name}": code(vars(sys.modules[module])[name]) for module, name in copied
+        }
 
     @property
     def names(self) -> set[str]:

@@ -35,6 +35,9 @@ class Captured:
     """Sentences for the file's docstring."""
 
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)
+    """Digests of functions and methods, and values of global constants, by `package.module:name`."""
+
     packages: set[str] = field(default_factory=set)
     """Packages that the code was copied from."""
 
@@ -140,5 +143,6 @@ def _original(module: nn.Module, captured: Captured, binding: Binding) -> dict[s
         "constants": {name: repr(value) for name, value in binding.constants.items()},
         "training": module.training,
         "attributes": captured.attributes,
+        "code": captured.code,
         "versions": found,
     }

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from stark.capturing.literals import is_plain
-from stark.capturing.observing import PRESENT
+from stark.capturing.observing import PRESENT, READING_METHODS
 from stark.capturing.pruning import visited
 
 PURE = {isinstance, hasattr, getattr, len, bool, callable, issubclass}
@@ -37,6 +38,15 @@ class Unknown(Exception):
     """An expression depends on more than fixed values."""
 
 
+class _NoReading(TorchFunctionMode):
+    """Raises Unknown where a decision reads a tensor, as in `not self.ready`: buffers change, and come with the state."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in READING_METHODS:
+            raise Unknown
+        return func(*args, **(kwargs or {}))
+
+
 class Fixed:
     """Evaluates expressions of one method on what is fixed: `self`, module-level names and constant arguments."""
 
@@ -53,6 +63,12 @@ class Fixed:
         self._constants = {n: v for n, v in constants.items() if n not in stored}
         self._unknown = (stored | parameters) - set(self._constants) - {"self"}
         self._space, self._owner = space, owner
+        self.bound = stored | parameters
+        """Names that are local."""
+
+        self.decided: list[ast.expr] = []
+        """Expressions that were evaluated."""
+
         self.used: set[str] = set()
         """Attributes of `self`, dotted if nested, on which values depend."""
 
@@ -67,9 +83,11 @@ class Fixed:
         if self._owner is not None:
             names["self"] = self._owner
         self.used |= paths_of_self(expression)
+        self.decided.append(expression)
         code = ast.Expression(copy.deepcopy(expression))
         try:
-            return eval(compile(ast.fix_missing_locations(code), "<folding>", "eval"), names)
+            with _NoReading():
+                return eval(compile(ast.fix_missing_locations(code), "<folding>", "eval"), names)
         except Exception as error:  # the user's code may raise anything
             raise Unknown from error
 

@@ -11,9 +11,11 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from stark.capturing import holders
+from stark.capturing.attributes import constant_buffers, is_describable
 from stark.capturing.binding import Binding
-from stark.capturing.building import attributes, constants_of
 from stark.capturing.cannot import CannotCapture, reason_of
+from stark.capturing.definitions import IMPORTED
+from stark.capturing.described import code, described
 from stark.capturing.document import Captured
 from stark.capturing.drawing import parameter
 from stark.capturing.finishing import finishing
@@ -69,13 +71,39 @@ def by_graph(
         notes=[
             f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
         ],
-        attributes={  # the graph may depend on each
-            path: found
-            for path, each in module.named_modules()
-            if (found := constants_of(attributes(each)))
-        },
+        attributes=_attributes(module),
+        code=_code(module),
         packages={type(module).__module__.partition(".")[0]},
     )
+
+
+def _attributes(module: nn.Module) -> dict[str, dict[str, str]]:
+    """All numbers, functions, tensors and the like of every submodule: the graph may depend on each."""
+    found = {}
+    for path, each in module.named_modules():
+        plain = constant_buffers(each)
+        for name, value in vars(each).items():
+            if not name.startswith("_") and name != "training":
+                inner = vars(value).items() if hasattr(value, "__dict__") else ()
+                parts = {f"{name}.{n}": v for n, v in inner if not n.startswith("_")}
+                facts = {name: value} if is_describable(value) else parts
+                plain |= {n: described(v) for n, v in facts.items() if is_describable(v)}
+        if path:
+            plain["__class__"] = described(type(each))
+        if plain:
+            found[path] = dict(sorted(plain.items()))
+    return found
+
+
+def _code(module: nn.Module) -> dict[str, str]:
+    """The digests of the source of all classes that are not torch's."""
+    kinds = {kind for each in module.modules() for kind in type(each).__mro__[:-1]}
+    own = {f"{k.__module__}:{k.__qualname__}": k for k in kinds if "<" not in k.__qualname__}
+    return {
+        n: code(k)
+        for n, k in sorted(own.items())
+        if n.partition(".")[0].partition(":")[0] not in IMPORTED
+    }
 
 
 def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:

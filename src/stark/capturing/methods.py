@@ -18,6 +18,8 @@ from torch import nn
 
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.copying import DROPPED_DECORATORS, KNOWN_PACKAGES, Copier
+from stark.capturing.definitions import IMPORTED
+from stark.capturing.described import code
 from stark.capturing.folding import paths_of_self
 
 HARMLESS_CALLS = {"GradientCheckpointingLayer"}
@@ -84,6 +86,11 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
         function = _function(vars(home)[name], f"{home.__name__}.{name}", module)
         if function is None:
             continue
+        if (
+            function.__module__.partition(".")[0] not in IMPORTED
+            and "<" not in function.__qualname__
+        ):
+            copier.code[f"{function.__module__}:{function.__qualname__}"] = code(function)
         given = constants if here == "forward" else {}  # a base may get others
         tree = _tree(function, f"{home.__name__}.{name}")
         if not isinstance(vars(home)[name], staticmethod | classmethod):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from stark.capturing.literals import is_plain
 from stark.capturing.recording import Form
@@ -30,6 +31,7 @@ def refuse_module(module: nn.Module) -> None:
     """Raise ProblemError for a module that no way of capturing can copy exactly."""
     for path, each in module.named_modules():
         _refuse_kind(path, each)
+        _refuse_hidden(path, each)
     state = [*module.named_parameters(), *module.named_buffers()]
     for name, tensor in state:
         _refuse_tensor(name, tensor)
@@ -42,6 +44,21 @@ def refuse_module(module: nn.Module) -> None:
         raise ProblemError(
             f"The module is on several devices ({', '.join(sorted(devices))}); move it to one, or capture its parts."
         )
+
+
+def _refuse_hidden(path: str, module: nn.Module) -> None:
+    """Raise ProblemError for weights that the module's state does not have: a kernel would have them as constants."""
+    for name, value in vars(module).items():
+        if name.startswith("_") and name in vars(nn.Module()):
+            continue
+        leaves = [value, *pytree.tree_leaves(value)]
+        for each in leaves:
+            weights = isinstance(each, nn.Module) and any(True for _ in each.parameters())
+            if weights or isinstance(each, nn.Parameter):
+                raise ProblemError(
+                    f"{f'{path}.{name}'.lstrip('.')} holds weights that are not in the module's state; make it a "
+                    "submodule (nn.ModuleList, nn.ParameterList), or capture a part without it."
+                )
 
 
 def _refuse_kind(path: str, module: nn.Module) -> None:

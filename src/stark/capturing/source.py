@@ -46,6 +46,7 @@ def by_source(
         imports=dict(copier.definitions.imports),
         notes=notes,
         attributes=synthesis.attributes(),
+        code=dict(sorted((copier.code | copier.definitions.code).items())),
         packages={kind.__module__.partition(".")[0] for kind in [type(module), *synthesis.kinds()]},
     )
 

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capturing.attributes import Values
+from stark.capturing.attributes import Values, constant_buffers
 from stark.capturing.building import (
     attributes,
-    constants_of,
     constructor,
     constructor_arguments,
     made,
@@ -26,6 +25,7 @@ from stark.capturing.building import (
 )
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.copying import Copier
+from stark.capturing.described import described
 from stark.capturing.drawing import parameter
 from stark.capturing.literals import is_constant
 from stark.capturing.methods import Methods, methods_of
@@ -102,8 +102,14 @@ class Synthesis:
             names = attributes(each) if known is None else [*self._read(each), *known.read]
             idle = {"training"} | _without_effect(each)
             values = {name: _nested_attribute(each, name) for name in names if name not in idle}
-            if plain := constants_of(values):
-                found[path] = plain
+            plain = constant_buffers(each)
+            for name, value in values.items():
+                if not callable(value) or name.partition(".")[0] in vars(each):
+                    plain |= self._values.facts(value, name)  # methods are in `code`
+            if path and known is not None and not _without_effect(each):
+                plain["__class__"] = described(type(each))
+            if plain:
+                found[path] = dict(sorted(plain.items()))
         return found
 
     def kinds(self) -> list[type[nn.Module]]:

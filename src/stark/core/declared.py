@@ -43,7 +43,12 @@ class Original(Frozen):
 
     training: bool = False
     attributes: dict[str, dict[str, str]] = Field(default={})
-    """For each submodule (the module itself is ""), the plain attributes that its code reads, as `repr` shows them."""
+    """For each submodule (the module itself is ""), the attributes that its code reads: plain values as `repr` shows them,
+    names of functions and classes, digests of tensors and of long texts."""
+
+    code: dict[str, str] = Field(default={})
+    """Functions, methods and global constants that the code was copied from, by `package.module:name`: digests of their
+    sources, or the constants' values."""
 
     versions: dict[str, str] = Field(default={})
     """Versions of the packages that the code was copied from."""

@@ -27,7 +27,7 @@ _FOLDER: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def apply(
-    model: nn.Module, kernel: Kernel | str | Path, names: Sequence[str] | None = None
+    model: nn.Module, kernel: Kernel | str | Path | None, names: Sequence[str] | None = None
 ) -> Applied:
     """Put a kernel into a live model. It runs for the calls that it was verified for, the original for all others.
 
@@ -39,7 +39,7 @@ def apply(
     Args:
         model: The model, or the module itself. Its parameters, buffers, submodules and state_dict stay as they are.
         kernel: A `stark.Kernel`, the path of a kernel file, or the folder of an exported package. Its code is imported,
-            which compiles it.
+            which compiles it. None, as a run without a correct attempt has, is an error.
         names: Paths of the modules to bind, such as `layers.0.mlp` or `layers.*.mlp`; `""` is the model itself. By
             default, all instances of the class that the problem was captured from.
 
@@ -56,8 +56,10 @@ def apply(
         raise UsageError(f"the kernel fits no module: {error}") from error
 
 
-def _load(kernel: Kernel | str | Path) -> guard.Kernel:
+def _load(kernel: Kernel | str | Path | None) -> guard.Kernel:
     """The kernel with its reference. Raises UsageError."""
+    if kernel is None:
+        raise UsageError("there is no kernel: no attempt of the run was correct; search on")
     if not isinstance(kernel, str | Path):
         return _of_file(_written(kernel.file))
     path = Path(kernel)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from importlib.resources import files
 
-FILES = ("forms", "source", "shell", "bound", "guard")
+FILES = ("described", "forms", "source", "shell", "bound", "guard")
 """The files of the guard; each imports only earlier ones."""
 
 
 def guard_file(name: str, package: str = "stark.deploy") -> str:
     """The text of one file. Imports of the others name `package`, such as `.` for relative ones."""
-    text = files("stark.deploy").joinpath(f"{name}.py").read_text(encoding="utf-8")
-    return text.replace("from stark.deploy.", f"from {package.removesuffix('.')}.")
+    home = "stark.capturing" if name == "described" else "stark.deploy"
+    text = files(home).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    if package == "stark.deploy":
+        return text
+    return re.sub(r"from stark\.(deploy|capturing)\.", f"from {package.removesuffix('.')}.", text)
 
 
 def guard_source() -> str:

@@ -6,9 +6,10 @@ Standalone: needs torch and the standard library only, since it is copied into k
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from types import ModuleType
@@ -75,6 +76,8 @@ class Case:
     """One entry per argument of the reference's forward."""
 
     outputs: Any
+    without_gradient: frozenset[str] = frozenset()
+    """Places of the tensors in `inputs` whose gradients were not verified, although the problem declares BACKWARD."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,9 @@ class Contract:
     """The other arguments of forward, as `repr` shows them."""
 
     attributes: dict[str, dict[str, str]]
+    code: dict[str, str]
+    """Functions, methods and constants of the original by `package.module:name`, as `definition` shows them."""
+
     training: bool | None
     """The training flag; None if it does not matter."""
 
@@ -108,7 +114,13 @@ class Contract:
     """Its submodules' classes by path."""
 
     changes_tensors: bool
-    """Whether forward changes an input, a parameter or a buffer in place."""
+    """Whether forward changes an input, a parameter or a buffer in place, or replaces a buffer."""
+
+    tied: tuple[tuple[str, ...], ...]
+    """Names in `state` that are one tensor."""
+
+    differentiated: frozenset[str]
+    """The parameters whose gradients were verified."""
 
     parameters: tuple[str, ...]
     """What the reference's own forward takes, and the defaults of the rest, as `repr` shows them. Empty if it takes
@@ -116,12 +128,35 @@ class Contract:
 
     defaults: dict[str, str]
 
+    def differentiable(self, case: int) -> frozenset[str]:
+        """Places of the inputs of a case whose gradients were verified."""
+        one = self.cases[case]
+        places = {place for place, _ in tensors_in(one.inputs)} if self.backward else set()
+        return frozenset(places - one.without_gradient)
+
     @property
     def with_reference(self) -> Contract:
         """The contract for instances of the reference's `Model` itself."""
         return replace(
-            self, arguments=self.parameters, constants=self.defaults, attributes={}, original=None
+            self,
+            arguments=self.parameters,
+            constants=self.defaults,
+            attributes={},
+            code={},
+            original=None,
         )
+
+
+def overlap(*tensors: torch.Tensor) -> bool:
+    """Whether two tensors may share memory, judged by the range from their first to their last element."""
+    ranges = []
+    for each in tensors:
+        last = sum((n - 1) * step for n, step in zip(each.shape, each.stride(), strict=True))
+        if each.numel():
+            start = each.data_ptr()
+            ranges.append((start, start + (last + 1) * each.element_size()))
+    ranges.sort()
+    return any(end > start for (_, end), (start, _) in itertools.pairwise(ranges))
 
 
 def tensors_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -159,7 +194,7 @@ def read_contract(reference: ModuleType, source: str, device: str) -> Contract:
     The problem runs without memory (under `torch.device("meta")`) or, if it cannot, for real on `device`. Raises Misfit
     if neither works.
     """
-    with own_random_numbers(), torch.no_grad():
+    with own_random_numbers(), as_verified(), torch.no_grad():
         try:
             model, cases, changes = _run(reference, "meta")
         except Exception:  # whatever the problem's code cannot do without values
@@ -178,37 +213,48 @@ def read_contract(reference: ModuleType, source: str, device: str) -> Contract:
         arguments, constants = tuple(original["arguments"]), dict(original.get("constants", {}))
     weights = model.named_parameters(remove_duplicate=False)
     state = [*weights, *model.named_buffers(remove_duplicate=False)]
+    names: dict[int, list[str]] = {}
+    for name, tensor in state:
+        names.setdefault(id(tensor), []).append(name)
+    backward = getattr(reference, "BACKWARD", False) is True
     return Contract(
         original=original and original["name"],
         arguments=arguments,
         constants=constants,
         attributes=original.get("attributes", {}) if original else {},
+        code=original.get("code", {}) if original else {},
         training=training,
-        backward=getattr(reference, "BACKWARD", False) is True,
+        backward=backward,
         cases=cases,
         state={name: TensorForm.of(tensor) for name, tensor in state},
         saved=frozenset(model.state_dict()),
         classes={path: type(module) for path, module in model.named_modules()},
         changes_tensors=changes,
+        tied=tuple(tuple(each) for each in names.values() if len(each) > 1),
+        differentiated=frozenset(name for name, each in state if backward and each.requires_grad),
         parameters=parameters,
         defaults=defaults,
     )
 
 
 def _run(reference: ModuleType, device: str) -> tuple[nn.Module, tuple[Case, ...], bool]:
-    """The model, its cases, and whether a call changed a tensor in place."""
+    """The model, its cases, and whether a call changed or replaced a tensor."""
     with torch.device(device):
         model = reference.Model(*reference.get_init_inputs()).to(device)
         cases, changes = [], False
         for name in getattr(reference, "CASES", ("",)):
             inputs = reference.get_inputs(name) if name else reference.get_inputs()
+            asked = [place for place, each in tensors_in(inputs) if each.requires_grad]
+            fixed = {place for place, _ in tensors_in(inputs) if asked and place not in asked}
             inputs = with_tensors(inputs, (t.to(device) for _, t in tensors_in(inputs)))
             form = formed(tuple(inputs))
-            watched = [*(t for _, t in tensors_in(inputs)), *model.parameters(), *model.buffers()]
-            versions = [tensor._version for tensor in watched]
+            given = [tensor for _, tensor in tensors_in(inputs)]
+            watched = [*given, *model.parameters(), *model.buffers()]
+            versions = [(id(tensor), tensor._version) for tensor in watched]
             outputs = formed(model(*inputs))
-            changes |= versions != [tensor._version for tensor in watched]
-            cases.append(Case(name, form, outputs))
+            now = [*given, *model.parameters(), *model.buffers()]
+            changes |= versions != [(id(tensor), tensor._version) for tensor in now]
+            cases.append(Case(name, form, outputs, frozenset(fixed)))
     return model, tuple(cases), changes
 
 
@@ -225,6 +271,18 @@ def _arguments(model: nn.Module, given: int) -> tuple[tuple[str, ...], dict[str,
 def attribute(module: nn.Module, name: str) -> Any:
     """An attribute, such as `config.hidden_size`."""
     return functools.reduce(getattr, name.split("."), module)
+
+
+@contextmanager
+def as_verified() -> Iterator[None]:
+    """The modes of PyTorch in which kernels are verified, whatever the user's are while a kernel is applied."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(False):
+            yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 def own_random_numbers() -> AbstractContextManager[None]:

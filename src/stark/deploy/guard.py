@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from stark.deploy.bound import OWN, Bound, forget
-from stark.deploy.forms import Contract, Misfit, read_contract
+from stark.deploy.forms import Contract, Misfit, as_verified, read_contract
 from stark.deploy.shell import define_operator
 
 
@@ -107,7 +107,7 @@ class Kernel:
         return self._made(self.reference.Model, device)
 
     def _made(self, kind: type[nn.Module], device: str) -> nn.Module:
-        with torch.device(device):
+        with as_verified(), torch.device(device):
             made = kind(*copy.deepcopy(self.reference.get_init_inputs()))
         training = self.contract.training
         return made if training is None else made.train(training)
@@ -255,7 +255,7 @@ def check_state(bound: Bound) -> None:
         if name in bound.tensors and tuple(bound.tensors[name]().shape) != form.shape:
             found = list(bound.tensors[name]().shape)
             raise Misfit(f"{name} has the shape {found}, not {list(form.shape)}")
-    if fault := bound.changed_attribute(bound.module):
+    if fault := bound.changed_attribute(bound.module) or bound.changed_code() or bound.untied():
         raise Misfit(": ".join(fault))
 
 
@@ -264,7 +264,8 @@ def _getstate(self: nn.Module) -> Any:
     theirs = getattr(type(self), "__getstate__", None)
     state = self.__dict__ if theirs is None else theirs(self)
     if isinstance(state, dict):
-        return {name: value for name, value in state.items() if name not in OWN}
+        theirs_too = {"forward"} if self.__dict__["_stark"].was_replaced else set()
+        return {n: value for n, value in state.items() if n not in OWN or n in theirs_too}
     return state
 
 

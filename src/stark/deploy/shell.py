@@ -92,11 +92,12 @@ def make_shell(
         shell = _connected(without_memory, tensors, theirs)
         if not any(tensor.is_meta for _, tensor in shell.own_tensors()):
             return shell
-    shell, again, other = (_seeded(make, device, tensors, theirs, seed) for seed in (0, 0, 1))
-    parts = zip(shell.own_tensors(), again.own_tensors(), other.own_tensors(), strict=True)
-    for (name, one), (_, same), (_, another) in parts:
+    made = [_seeded(make, device, tensors, theirs, seed) for seed in (0, 0, 1, 1)]
+    shell = made[0]
+    parts = zip(*(each.own_tensors() for each in made), strict=True)
+    for (name, one), (_, same), (_, another), (_, similar) in parts:
         # Memory that is not initialized differs with the same seed, too.
-        if _alike(one, same) and not _alike(one, another):
+        if _alike(one, same) and _alike(another, similar) and not _alike(one, another):
             raise Misfit(f"ModelNew makes {name} from random numbers, which the module has not")
     return shell
 

@@ -13,6 +13,8 @@ import copy
 import functools
 import inspect
 import linecache
+import math
+import sys
 import types
 from collections.abc import Callable, Iterator
 from inspect import Parameter
@@ -23,7 +25,8 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
-from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, tensors_in
+from stark.capturing.described import described
+from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, overlap, tensors_in
 
 PLAIN = (torch.Tensor, nn.Parameter)
 """The classes of tensors that kernels take; others may give operators another meaning."""
@@ -47,6 +50,7 @@ NAMES: dict[str, Any] = {
     "stark_grad_enabled": torch.is_grad_enabled,
     "stark_default_dtype": torch.get_default_dtype,
     "stark_float32": torch.float32,
+    "stark_overlap": overlap,
     "stark_only_device": only_device,
     "stark_tracing": torch._C._get_tracing_state,
     "stark_transforms": torch._C._functorch.peek_interpreter_stack,
@@ -80,10 +84,6 @@ def forward({head}):
 """
 
 CASE = """        if {condition} and stark_bound.holds():
-            stark_bound.calls += 1
-            return stark_runs[{index}]({inputs})
-"""
-CASE_WITHOUT_GRADIENTS = """        if {condition} and stark_bound.holds():
             if stark_grad_enabled() and ({gradients}):
                 stark_bound.count(stark_GRADIENTS)
                 return stark_original(self, {passed})
@@ -209,9 +209,17 @@ def _passed(parameter: Parameter) -> str:
 
 
 def forward_source(
-    contract: Contract, device: str, signature: Signature, state: list[str], names: dict[str, Any]
+    contract: Contract,
+    device: str,
+    signature: Signature,
+    state: list[str],
+    names: dict[str, Any],
+    attributes: list[str],
 ) -> str:
-    """The source of a guarded forward. `state` names the original's parameters and buffers, which the operator takes."""
+    """The source of a guarded forward. `state` names the original's parameters and buffers, which the operator takes.
+
+    `attributes` are tests of the module's attributes. Graphs have them so that PyTorch traces again after a change.
+    """
     inputs = [signature.expression(name) for name in contract.arguments]
     others = list(signature.others(contract))
     form = functools.partial(form_tests, device=device, names=names)
@@ -222,13 +230,21 @@ def forward_source(
         tensors = [each + place for each, pattern in pairs for place, _ in tensors_in(pattern)]
         values = {"index": index, "inputs": ", ".join(inputs), "passed": signature.passed}
         tests = [*others, *(test for pair in pairs for test in form(*pair))]
-        chosen = CASE if contract.backward else CASE_WITHOUT_GRADIENTS
-        eager += chosen.format(
+        if contract.changes_tensors and len(tensors) > 1:
+            tests.append(f"not stark_overlap({', '.join(tensors)})")
+        places = [place for place, _ in tensors_in(case.inputs)]
+        verified = contract.differentiable(index)
+        unverified = [t for t, place in zip(tensors, places, strict=True) if place not in verified]
+        eager += CASE.format(
             condition=" and ".join(tests) or "True",
-            gradients=_any_needs(tensors, "stark_bound.needs_gradients()"),
+            gradients=_any_needs(unverified, "stark_bound.needs_gradients()"),
             **values,
         )
-        in_graph = [*others, *(test for pair in pairs for test in form(*pair, in_graph=True))]
+        in_graph = [
+            *others,
+            *attributes,
+            *(test for pair in pairs for test in form(*pair, in_graph=True)),
+        ]
         graphs += GRAPH_CASE.format(
             **values,
             gradients=_any_needs([*tensors, *weights]),
@@ -246,6 +262,21 @@ def forward_source(
         cases=eager,
         graph_cases=graphs,
     )
+
+
+def attribute_tests(module: nn.Module, contract: Contract) -> Iterator[str]:
+    """Tests that numbers, texts and the training flag are as verified."""
+    if contract.training is not None:
+        yield f"self.training is {contract.training}"
+    for path, attributes in contract.attributes.items():
+        for name in attributes:
+            value = attribute(module.get_submodule(path), name)
+            if name.partition(".")[0] in vars(module.get_submodule(path)):
+                source = _from_self(f"{path}.{name}".lstrip("."))
+                if value is None or type(value) is bool:
+                    yield f"{source} is {value}"
+                elif type(value) in (int, str) or (type(value) is float and math.isfinite(value)):
+                    yield f"{source} == {value!r}"
 
 
 def _any_needs(tensors: list[str], *more: str) -> str:
@@ -340,6 +371,17 @@ def identity_tests(
         yield f"current() == {gpu}"
     names |= {"kind": type(module), "own": type(module).forward}
     yield "kind.forward is own"
+    for index, full in enumerate(contract.code):
+        home, _, path_in = full.partition(":")
+        owner, _, leaf = path_in.rpartition(".")
+        space = vars(sys.modules[home]) if home in sys.modules else {}
+        space = vars(space[owner]) if owner in space else {} if owner else space
+        if leaf in space:
+            names |= {f"h{index}": space, f"v{index}": space[leaf]}
+            yield f"h{index}.get({leaf!r}) is v{index}"
+            if isinstance(space[leaf], list | dict | set):
+                names |= {f"w{index}": described(space[leaf]), "described": described}
+                yield f"described(v{index}) == w{index}"
     for index, (path, each) in enumerate(module.named_modules()):
         names[f"g{index}"] = each.__dict__
         if contract.training is not None:
@@ -351,27 +393,46 @@ def identity_tests(
             names |= {f"m{index}": each._modules, f"c{index}_{place}": child}
             yield f"m{index}.get({leaf!r}) is c{index}_{place}"
         for place, name in enumerate(contract.attributes.get(path, ())):
-            yield from _attribute_test(f"g{index}", f"a{index}_{place}", each, name, names)
+            yield from _attribute_test(
+                f"g{index}", f"a{index}_{place}", each, name, names, contract
+            )
     for index, name in enumerate(name for name in contract.state if name in tensors):
         form, tensor = contract.state[name], f"p{index}"
         names |= {tensor: tensors[name](), f"t{index}": form.dtype}
         names[f"d{index}"] = tensors[name].args[0]  # type: ignore[attr-defined]
         leaf = name.rpartition(".")[2]
         yield f"d{index}.get({leaf!r}) is {tensor} and {tensor}.dtype is t{index}"
-        yield f"{tensor}.is_cpu" if gpu is None else f"{tensor}.get_device() == {gpu}"
+        # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
+        now: torch.Tensor = names[tensor]
+        bound = {f"q{index}": now.data_ptr, f"n{index}": now.numel, f"c{index}": now.is_contiguous}
+        names |= bound  # quicker than looking the methods up
+        yield f"q{index}() == {now.data_ptr()} and n{index}() == {now.numel()}"
         if len(form.shape) > 1:
-            yield strided(tensor, form)
+            yield f"c{index}()" if form.contiguous else strided(tensor, form)
 
 
 def _attribute_test(
-    own: str, local: str, module: nn.Module, name: str, names: dict[str, Any]
+    own: str, local: str, module: nn.Module, name: str, names: dict[str, Any], contract: Contract
 ) -> Iterator[str]:
     """A test that an attribute is the object that it was, or equal to it if it can change in place."""
     first, *rest = name.split(".")
+    buffer = module._buffers.get(name)
+    if buffer is not None and not contract.changes_tensors and not buffer.is_inference():
+        yield f"{own}['_buffers'][{name!r}]._version == {buffer._version}"
     if first not in module.__dict__:
+        home = next((each for each in type(module).__mro__ if first in vars(each)), None)
+        if home is not None:
+            names |= {f"k{local}": vars(home), local: vars(home)[first]}
+            yield f"k{local}.get({first!r}) is {local}"
         return  # of the class, or computed: compared when the module is bound
     value = attribute(module, name)
+    found = ".".join([f"{own}[{first!r}]", *rest])
+    if isinstance(value, torch.Tensor) or (
+        isinstance(value, list | tuple | dict) and any(True for _ in tensors_in(value))
+    ):
+        names |= {local: described(value), "described": described}
+        yield f"described({found}) == {local}"
+        return
     mutable = isinstance(value, list | dict | set)
     names[local] = copy.deepcopy(value) if mutable else value
-    found = ".".join([f"{own}[{first!r}]", *rest])
     yield f"{found} {'==' if mutable else 'is'} {local}"

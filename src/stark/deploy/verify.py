@@ -17,6 +17,7 @@ from pydantic import Field
 
 from stark.core.base import Frozen
 from stark.core.candidate import Candidate
+from stark.core.declared import Declared
 from stark.core.device import COMPARABLE, Device
 from stark.core.errors import UsageError
 from stark.core.evaluation import Correct, Evaluation
@@ -161,8 +162,11 @@ def _contradictions(folder: Path, claimed: Certificate) -> Iterator[str]:
         yield "kernel.py is not the kernel that was judged"
     original = folder / "original.py"
     text = original.read_text("utf-8") if original.exists() else ""
-    if Problem(name=claimed.problem, source=text).digest != claimed.problem_digest:
+    problem = Problem(name=claimed.problem, source=text)
+    if problem.digest != claimed.problem_digest:
         yield "original.py is not the problem that the kernel was judged against"
+    else:
+        yield from _undeclared(problem.declared, claimed)
     if "eager" not in claimed.speedups:
         yield "the certificate claims no speedup against eager mode"
     for name, claim in claimed.speedups.items():
@@ -170,6 +174,18 @@ def _contradictions(folder: Path, claimed: Certificate) -> Iterator[str]:
             yield f"the claimed speedup vs {name} is outside its own interval"
     if "eager" in claimed.speedups and claimed.speedups["eager"].too_noisy:
         yield "the claimed speedup vs eager was too noisy to claim anything"
+
+
+def _undeclared(declared: Declared, claimed: Certificate) -> Iterator[str]:
+    """What a certificate says of the problem and original.py does not."""
+    weights = {name: case.weight for name, case in claimed.cases.items()}
+    for what, found, stated in (
+        ("verified gradients", claimed.backward, declared.backward),
+        ("the original", claimed.original, declared.original),
+        ("the cases", weights, declared.cases),
+    ):
+        if found != stated:
+            yield f"the certificate and original.py differ in {what}"
 
 
 def _foreign(claimed: Device, here: Device) -> Iterator[str]:
@@ -196,8 +212,12 @@ def _compared(
         wrong = f"the kernel is {evaluation.status.replace('_', ' ')}: {evidence(evaluation)}"
         return _refused(package, claimed, [wrong], evaluation)
     measured = {name: evaluation.speedup_vs(name) for name in evaluation.references}
-    sharp = {name: claim for name, claim in claimed.speedups.items() if not claim.too_noisy}
-    pairs = {name: (claim, measured.get(name)) for name, claim in sharp.items()}
+    claims = {name: (claim, measured.get(name)) for name, claim in claimed.speedups.items()}
+    for case, now in evaluation.cases.items():
+        for name, claim in claimed.cases[case].speedups.items() if case in claimed.cases else ():
+            known = name in now.references
+            claims[f"{name} in {case}"] = claim, now.speedup_vs(name) if known else None
+    pairs = {name: pair for name, pair in claims.items() if not pair[0].too_noisy}
     reasons = [
         f"the claimed speedup vs {name} is {speedup_text(claim, named=False)}, but it is "
         f"{speedup_text(new, named=False)} here"
