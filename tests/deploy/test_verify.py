@@ -14,7 +14,7 @@ from stark.cli import app
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.measurement import Speedup
 from stark.deploy.certificate import CERTIFICATE, package_folder
-from stark.deploy.verify import Verification, agreement, averify
+from stark.deploy.verify import TOO_NOISY, Verification, agreement, averify
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import language
 from stark.report.verification import verification_junit, verification_markdown
@@ -146,6 +146,19 @@ async def test_a_kernel_that_fails_now_is_refused(folder: Path) -> None:
 
     assert "refused" == found.outcome
     assert "the kernel is incorrect" in found.reasons[0]
+
+
+async def test_a_noisy_claim_is_judged_and_gets_no_verdict(folder: Path) -> None:
+    def widen(document: dict[str, Any]) -> None:
+        document["speedups"]["eager"] |= {"low": 0.5, "high": 9.0}
+
+    change(folder, widen)
+
+    found = await averify(folder, judge=judged(correct(0.5)))
+    wrong = await averify(folder, judge=judged(failure("incorrect")))
+
+    assert ("unusable", TOO_NOISY) == (found.outcome, found.reasons[0])
+    assert "refused" == wrong.outcome
 
 
 async def test_a_noisy_measurement_decides_nothing(folder: Path) -> None:

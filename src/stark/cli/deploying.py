@@ -30,6 +30,10 @@ def export(run: str, folder: Path, attempt: int | None, settings: Settings) -> N
     consoles.say(
         f"{folder}: attempt {kernel.attempt} of run {result.run_id}, which {state} the final check"
     )
+    if kernel.speedup.too_noisy:
+        consoles.say(
+            "The speedup was too noisy, so `stark verify` can only check that the kernel is correct."
+        )
 
 
 def verify(

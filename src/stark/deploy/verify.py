@@ -41,6 +41,11 @@ FURTHEST = math.sqrt(2)
 """Claimed and new speedup differ by less than this factor, however wide their intervals are. So a doubled claim can only
 agree if the new measurement, too, is off by this factor."""
 
+TOO_NOISY = (
+    "the kernel is correct, but its claimed speedup was measured on a busy machine and is too noisy to compare; search and "
+    "export again while no other programs run"
+)
+
 Outcome = Literal["confirmed", "refused", "unusable"]
 
 
@@ -49,8 +54,8 @@ class Verification(Frozen):
 
     package: str
     outcome: Outcome
-    """`refused`: the claim is wrong, or is not about this device or these files. `unusable`: nothing can be said, since
-    the measurement is too noisy."""
+    """`refused`: the claim is wrong, or is not about this device or these files. `unusable`: there is no verdict, since the
+    claim or the new measurement is too noisy."""
 
     reasons: tuple[str, ...]
     """Why the claim was refused; empty if it was confirmed."""
@@ -172,8 +177,6 @@ def _contradictions(folder: Path, claimed: Certificate) -> Iterator[str]:
     for name, claim in claimed.speedups.items():
         if not claim.low <= claim.ratio <= claim.high:
             yield f"the claimed speedup vs {name} is outside its own interval"
-    if "eager" in claimed.speedups and claimed.speedups["eager"].too_noisy:
-        yield "the claimed speedup vs eager was too noisy to claim anything"
 
 
 def _undeclared(declared: Declared, claimed: Certificate) -> Iterator[str]:
@@ -224,7 +227,8 @@ def _compared(
         for name, (claim, new) in pairs.items()
         if new is not None and not new.too_noisy and not agreement(claim, new)
     ]
-    unclear = [
+    unclear = [TOO_NOISY] if claimed.speedups["eager"].too_noisy else []
+    unclear += [
         f"the speedup vs {name} cannot be measured now; stop other programs and try again"
         for name, (_, new) in pairs.items()
         if new is None or new.too_noisy
