@@ -39,7 +39,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(1024, 64)]
+    return [torch.randn(16384, 64)]
 
 
 def get_init_inputs():
