@@ -132,7 +132,7 @@ def test_a_cpp_kernel_is_applied_by_name() -> None:
                 x = torch.relu(0.9 * x + self.shift)
             return x
 
-    model, x = nn.Sequential(Own(), nn.ReLU()), torch.randn(1024, 64)
+    model, x = nn.Sequential(Own(), nn.ReLU()), torch.randn(16384, 64)
     made = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp")
 
     with torch.no_grad():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from stark.core.candidate import Candidate
 from stark.core.cases import least
 from stark.core.errors import ProblemError
-from stark.core.evaluation import Correct, Incorrect
+from stark.core.evaluation import Correct, Effort, Evaluation, Incorrect
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
 from support.candidates import as_candidate
 from support.cases import PROBLEM, SOURCE
-from support.sharing import JudgeWithin
+from support.sharing import JudgeWithin, SharingExecutor
 
 pytest.importorskip("torch")
 
@@ -45,6 +46,13 @@ def edited(old: str, new: str) -> Problem:
 @pytest.fixture(scope="module")
 def executor(judge_within: JudgeWithin) -> Executor:
     return judge_within(Limits(timing_budget_s=0.2))
+
+
+class Shorter(SharingExecutor):
+    """Judges each case as a search does: the final check compiles the reference of each, which takes long."""
+
+    async def _evaluate(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluation:
+        return await super()._evaluate(problem, candidate, "search")
 
 
 async def test_the_reference_has_both_cases(executor: Executor) -> None:
@@ -115,7 +123,9 @@ KEEPS_EVERY_SIZE = candidate(HONEST, HONEST).replace(
 async def test_in_the_final_check_one_process_serves_all_cases(
     executor: Executor, source: str, status: str, case: str | None
 ) -> None:
-    found = await executor.evaluate(PROBLEM, as_candidate("pytorch", source), "promote")
+    assert isinstance(executor, SharingExecutor)
+    shorter = Shorter(executor._judges, executor._limits, executor._tools)
+    found = await shorter.evaluate(PROBLEM, as_candidate("pytorch", source), "promote")
 
     assert (status, case) == (found.status, found.case), found
     assert ("not if one process serves them in turn" in " ".join(found.warnings)) == bool(case)

@@ -12,8 +12,9 @@ FILES = ("described", "forms", "source", "shell", "bound", "guard")
 
 def guard_file(name: str, package: str = "stark.deploy") -> str:
     """The text of one file. Imports of the others name `package`, such as `.` for relative ones."""
-    home = "stark.capturing" if name == "described" else "stark.deploy"
-    text = files(home).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    home = "capturing" if name == "described" else "deploy"
+    # By `stark`, since the package `stark.capturing` would import torch.
+    text = files("stark").joinpath(home, f"{name}.py").read_text(encoding="utf-8")
     if package == "stark.deploy":
         return text
     return re.sub(r"from stark\.(deploy|capturing)\.", f"from {package.removesuffix('.')}.", text)
