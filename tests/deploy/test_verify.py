@@ -13,6 +13,7 @@ from package_samples import DOUBLE, DOUBLE_CPP, HERE, kernel
 import stark
 from stark.cli import app
 from stark.core.evaluation import Correct, Evaluation
+from stark.core.judging import Limits
 from stark.core.measurement import Speedup
 from stark.deploy.certificate import CERTIFICATE, package_folder
 from stark.deploy.verify import TOO_NOISY, Verification, agreement, averify
@@ -268,7 +269,7 @@ async def test_a_real_judge_confirms_its_own_claim_and_refuses_a_doubled_one(
     tmp_path: Path,
 ) -> None:
     made = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp")
-    executor = open_executor("local")
+    executor = open_executor("local", Limits(timing_budget_s=0.3))
     try:
         claimed = await judged_kernel(made, executor)
         true = await averify(claimed.export(tmp_path / "true"), judge=executor)
