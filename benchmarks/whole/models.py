@@ -69,7 +69,8 @@ def convnext() -> nn.Module:
     import timm
 
     model = _made(lambda: timm.create_model("convnext_tiny"), torch.float32)
-    return model.to(memory_format=torch.channels_last)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
 
 
 def convnext_inputs() -> tuple[torch.Tensor]:
@@ -117,12 +118,12 @@ def liger(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def grouped_products(model: nn.Module) -> Iterator[None]:
     """The experts by `torch._grouped_mm`, as transformers offers it."""
-    before = model.config._experts_implementation
-    model.config._experts_implementation = "grouped_mm"
+    config: Any = model.config
+    before, config._experts_implementation = config._experts_implementation, "grouped_mm"
     try:
         yield
     finally:
-        model.config._experts_implementation = before
+        config._experts_implementation = before
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from stark.evaluator.judge.problem.flops import flops_of
 from stark.evaluator.judge.problem.roofline import arithmetic_of
 from stark.regions.forms import Form, form_of
 
@@ -164,7 +165,8 @@ class Counting(TorchDispatchMode):
         for call in self._open:
             call.operators.add(place)
             call.flops.update(flops)
-            if name in UNCOUNTED or func.namespace not in ("aten", "prims"):
+            unknown = operator in flop_registry and not flops
+            if unknown or name in UNCOUNTED or func.namespace not in ("aten", "prims"):
                 call.uncounted.add(name)
             call.read.update(part for part in reads if not self._is_inside(part, call))
             call.written.update(part for part in writes if not self._is_inside(part, call))
@@ -174,12 +176,11 @@ class Counting(TorchDispatchMode):
         return self._made.get(part.storage, -1) >= call.begun
 
     def _flops(self, operator: Any, args: Any, kwargs: Any, result: object) -> dict[str, int]:
-        count = flop_registry.get(operator)
+        count = flops_of(operator, args, kwargs, result)
         given = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), None)
         if count is None or given is None:
             return {}
-        arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
-        return {arithmetic: int(count(*args, **kwargs, out_val=result))}
+        return {arithmetic_of("conv" in str(operator), given.dtype, self._kind): count}
 
 
 def _line() -> tuple[CodeType | None, int]:

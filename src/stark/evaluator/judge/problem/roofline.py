@@ -19,6 +19,7 @@ from torch.utils.flop_counter import flop_registry
 from stark.core.device import Device, Roofline
 from stark.core.precision import DEFAULT, Precision, looser
 from stark.evaluator.judge.problem import processor
+from stark.evaluator.judge.problem.flops import flops_of
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.processes.placing import Placed
 
@@ -207,8 +208,7 @@ class Operations(TorchDispatchMode):
         self, func: Any, types: object, args: Any = (), kwargs: Any = None
     ) -> object:
         operator, kwargs = getattr(func, "_overloadpacket", func), kwargs or {}
-        count = flop_registry.get(operator)
-        if count is None:
+        if operator not in flop_registry:
             with self:
                 found = func.decompose(*args, **kwargs)
             result = func(*args, **kwargs) if found is NotImplemented else found
@@ -217,7 +217,7 @@ class Operations(TorchDispatchMode):
         result = func(*args, **kwargs)
         given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
         arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
-        self.counted[arithmetic] += int(count(*args, **kwargs, out_val=result))
+        self.counted[arithmetic] += flops_of(operator, args, kwargs, result) or 0
         self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
         return result
 
