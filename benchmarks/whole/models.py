@@ -58,7 +58,7 @@ def mixture() -> nn.Module:
         num_attention_heads=4 if SMALL else 32,
         num_key_value_heads=2 if SMALL else 8,
         num_local_experts=4 if SMALL else 8,
-        experts_implementation="eager",
+        experts_implementation="eager",  # type: ignore[call-arg]
         use_cache=False,
     )
     return _made(lambda: MixtralForCausalLM(config), torch.bfloat16)
