@@ -16,13 +16,14 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
-from stark.core.precision import CLASSES, Precision, floor_of
+from stark.core.precision import CLASSES, Precision, floor_of, looser
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
+from stark.evaluator.judge.verify.conditioning import DRAWS, nudged, rounding_of
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
     Terms,
@@ -371,6 +372,30 @@ class Trials:
             return [0.0] * len(eager)
         pairs = zip(moved, oracle, strict=True)
         return [apart(one, other) for one, other in pairs]
+
+    def moved(
+        self, drawn: Drawn, expected: Sequence[ExpectedTensor], index: int
+    ) -> Iterator[torch.Tensor]:
+        """Yield exact results for one output, each after inputs and weights have moved by the rounding of the class.
+
+        Yields none if the reference does not run in float64. Raises torch.OutOfMemoryError.
+        """
+        precision = looser(self._terms.precision, self._terms.own)
+        eager = [each.eager for each in expected]
+        for seed in range(DRAWS if self.oracle_is_float64 else 0):
+            generator = torch.Generator(self._program.device).manual_seed(seed)
+
+            def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
+                if not tensor.is_floating_point():
+                    return tensor
+                return nudged(tensor, rounding_of(precision, tensor.dtype), generator)
+
+            near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
+            with self._program.nudging(nudge):
+                outputs = self._twin.outputs(near, eager)
+            if outputs is None:
+                return
+            yield outputs[index]
 
     def _without_oracle(self, warning: str) -> None:
         self.oracle_is_float64, self.warnings = False, (warning,)

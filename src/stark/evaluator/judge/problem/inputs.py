@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +81,7 @@ class Program:
         self.changes: tuple[int, ...] = ()
         """Indices of the inputs that forward changes in place; set by `run_first`."""
 
+        self._nudge: Callable[[torch.Tensor], torch.Tensor] | None = None
         self.differentiation: Differentiation | None = None
         """The gradients that are results too, if the problem asks for gradients; set by the first `draw`."""
 
@@ -192,10 +193,22 @@ class Program:
                 twin.load_state_dict(self.model.state_dict())
             else:
                 twin = copy.deepcopy(self.model)
+            if self._nudge is not None:
+                for state in (*twin.parameters(), *twin.buffers()):
+                    state.data = self._nudge(state.data)
             twin = twin.double()
         for state in (*twin.parameters(), *twin.buffers()):
             state.data = upcast(state.data)
         return twin
+
+    @contextmanager
+    def nudging(self, nudge: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+        """Meanwhile the weights of the model in float64 are moved by a function."""
+        self._nudge = nudge
+        try:
+            yield
+        finally:
+            self._nudge = None
 
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""

@@ -7,6 +7,7 @@ the expected values are small. So no row and no column may be lost that the refe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -20,6 +21,28 @@ FEW, FEWEST, FEW_LOST = 64, 16, 0.5
 than FEWEST are not judged."""
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Some lines of an output."""
+
+    kind: str
+    """`row`, `column` or `slice`."""
+
+    length: int
+    """Elements of a row, or of a slice."""
+
+    indices: torch.Tensor
+
+    def number_in(self, tensor: torch.Tensor) -> int:
+        """How many lines of this kind a tensor has."""
+        return self.length if self.kind == "column" else tensor.numel() // self.length
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The lines' elements, with shape (lines, elements)."""
+        rows = tensor.reshape(-1, self.length)
+        return rows[:, self.indices].T if self.kind == "column" else rows[self.indices]
+
+
 def share_lost(budget: float) -> float:
     """The relative RMS error from which a line of usual length is lost."""
     return min(max(BUDGETS * budget, LEAST_LOST), MOST_LOST)
@@ -27,8 +50,8 @@ def share_lost(budget: float) -> float:
 
 def lost_lines(
     result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor, chunk: int, budget: float
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield `row`, `column` and `slice`, each with the indices of the lost ones if there are any.
+) -> Iterator[Lines]:
+    """Yield the lost rows, columns and slices, if there are any.
 
     A row is a run along the last axis; rows are numbered in row-major order. If rows are too short to be judged, as in the
     weights of a convolution, runs along more of the last axes are judged too, as slices. Lines of which a value is not
@@ -42,9 +65,9 @@ def lost_lines(
     for extent in reversed(result.shape[1:-1]):
         length *= extent if length < FEWEST else 1
     if length > shortest:
-        found = dict(_lost(result, oracle, eager, chunk, budget, length))
-        if "row" in found:
-            yield "slice", found["row"]
+        for lines in _lost(result, oracle, eager, chunk, budget, length):
+            if lines.kind == "row":
+                yield replace(lines, kind="slice")
 
 
 def _lost(
@@ -54,7 +77,7 @@ def _lost(
     chunk: int,
     budget: float,
     length: int,
-) -> Iterator[tuple[str, torch.Tensor]]:
+) -> Iterator[Lines]:
     """Yield the lost rows and columns if a row is a run of `length` elements."""
     if length > chunk:
         return
@@ -82,4 +105,4 @@ def _lost(
         lost = (found > share**2 * size) & (found > FACTOR**2 * reference)
         lost &= size.isfinite() & (size > elements * tiny**2)
         if elements >= FEWEST and bool(lost.any()):
-            yield name, lost.nonzero().flatten()
+            yield Lines(name, length, lost.nonzero().flatten())

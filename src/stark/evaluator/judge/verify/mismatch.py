@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import starmap
 
 import torch
 
 from stark.evaluator.judge.verify.factors import line_pattern
+from stark.evaluator.judge.verify.lines import Lines
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
 from stark.evaluator.judge.verify.patterns import (
     FEW,
@@ -114,13 +114,13 @@ def fault(
             f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
         )
     elif not expected.exact and not errors.nonfinite_mismatches:
-        lines = list(starmap(_lost, expected.lost(result).items())) or lines
+        lines = list(map(_lost, expected.lost(result))) or lines
     return f"{name}: " + "\n".join(lines)
 
 
-def _lost(name: str, indices: torch.Tensor) -> str:
+def _lost(lost: Lines) -> str:
     """Describe lost rows or columns."""
-    count, first = len(indices), int(indices[0])
+    name, count, first = lost.kind, len(lost.indices), int(lost.indices[0])
     which = (
         f"{name} {first} is" if count == 1 else f"{count:,} {name}s, the first being {first}, are"
     )

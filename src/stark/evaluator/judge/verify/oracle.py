@@ -36,7 +36,7 @@ from stark.core.precision import (
     limit_of,
     looser,
 )
-from stark.evaluator.judge.verify.lines import lost_lines, share_lost
+from stark.evaluator.judge.verify.lines import Lines, lost_lines, share_lost
 
 LARGEST_FACTOR = 20.0
 """A single element may always have an error of up to this multiple of the allowed RMS error."""
@@ -159,13 +159,11 @@ class ExpectedTensor:
             return math.inf
         return limit_of(looser(precision, self.terms.own), self.dtype)
 
-    def lost(
-        self, result: torch.Tensor, precision: Precision | None = None
-    ) -> dict[str, torch.Tensor]:
-        """The indices of a floating-point result's lost rows and columns, by `row` and `column`; by default in its class."""
+    def lost(self, result: torch.Tensor, precision: Precision | None = None) -> list[Lines]:
+        """A floating-point result's lost rows, columns and slices; by default in its class."""
         chunk = CHUNKS[result.device.type]
         budget = self.budget_in(precision or self.terms.precision)
-        return dict(lost_lines(result, self.oracle, self.eager, chunk, budget))
+        return list(lost_lines(result, self.oracle, self.eager, chunk, budget))
 
     def met_by(self, result: torch.Tensor, errors: Errors) -> Precision:
         """The strictest class that admits a result which passes."""
@@ -194,6 +192,14 @@ class Comparison:
 
     allclose: bool
     """Whether it passes and is also close by KernelBench's rule."""
+
+    @property
+    def passes_as_a_whole(self) -> bool:
+        """Whether at most single elements or lines are wrong."""
+        return (
+            self.errors.nonfinite_mismatches <= self.reference_errors.nonfinite_mismatches
+            and self.errors.relative_rms <= self.budget
+        )
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
