@@ -44,13 +44,39 @@ def without_gradients(model: nn.Module, *args: Any, **kwargs: Any) -> Callable[[
     return functools.partial(torch.no_grad()(model), *args, **kwargs)
 
 
+def long_code(statement: str, times: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function of that many lines, since the operators of a loop count once."""
+    lines = "\n".join(f"    {statement}" for _ in range(times))
+    found: dict[str, Any] = {"torch": torch}
+    exec(f"def run(x):\n{lines}\n    return x", found)
+    return found["run"]
+
+
+SINES = long_code("x = torch.sin(x) * 1.01", 8)
+CLAMPS = long_code("x = x.clamp(-10, 10)", 50)
+MANY_SINES = long_code("x = torch.sin(x)", 70)
+SUMS = long_code("x = x + 1", 61)
+
+
 class Slow(nn.Module):
     """Sixteen elementwise operators on a large tensor: by far its model's hot spot."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for _ in range(8):
-            x = torch.sin(x) * 1.01
-        return x
+        return SINES(x)
+
+
+class Looped(nn.Module):
+    """A loop over experts: many operators, and little code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.Parameter(torch.randn(32, 16, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros_like(x)
+        for expert in self.experts:
+            total = total + torch.relu(x @ expert)
+        return total
 
 
 class Scaled(nn.Module):
@@ -75,8 +101,7 @@ class Dominated(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.before(x)
-        for _ in range(50):  # too many operators for one region
-            x = x.clamp(-10, 10)
+        x = CLAMPS(x)  # too many operators for one region
         return self.after(self.slow(x.repeat(32, 1))[: len(x)])
 
 
@@ -103,10 +128,7 @@ class Functional(nn.Module):
         self.scaled = Scaled()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.scaled(x)
-        for _ in range(70):
-            y = torch.sin(y)
-        return y
+        return MANY_SINES(self.scaled(x))
 
 
 class Decoder(nn.Module):
@@ -117,9 +139,7 @@ class Decoder(nn.Module):
         self.block = Scaled()
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor, start: int) -> torch.Tensor:
-        for _ in range(61):
-            x = x + 1
-        return self.block(x) + mask.sum() + start
+        return self.block(SUMS(x)) + mask.sum() + start
 
     def generate(self, x: torch.Tensor, steps: int) -> torch.Tensor:
         with torch.no_grad():

@@ -11,6 +11,7 @@ from region_samples import (
     Decoder,
     Dominated,
     Functional,
+    Looped,
     Scaled,
     Slow,
     Stages,
@@ -46,6 +47,14 @@ def test_the_dominant_region_is_first() -> None:
     scaled = named(found, "Scaled")
     assert (("before", "after"), 2) == (scaled.paths, scaled.calls)
     assert (2 * 256 * 64 + 64) * 4 == scaled.least_bytes
+
+
+def test_the_operators_of_a_loop_count_once() -> None:
+    model = nn.Sequential(Scaled(16), Looped()).eval()
+    found = find(model, without_gradients(model, torch.randn(64, 16)))
+    best = found.regions[0]
+    assert best.operators < 10
+    assert 2 * 32 * 64 * 16 * 16 == best.flops, "and their work in every pass"
 
 
 def test_repeated_blocks_are_one_region() -> None:

@@ -7,9 +7,12 @@ embedding or an expert that is not used costs nothing.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
+from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -30,6 +33,17 @@ OVERWRITING = {"copy_", "fill_", "zero_", "index_copy_", "index_put_"}
 WRITING_ROWS = {"index_copy_", "index_put_"}
 """Operators that write as many bytes as their largest other argument has."""
 
+TORCH = Path(torch.__file__).parent
+INSIDE = tuple(
+    str(path)
+    for path in (
+        *(TORCH / name for name in ("_ops.py", "functional.py", "nn/functional.py", "_tensor.py")),
+        *(TORCH / name for name in ("utils", "_decomp", "_refs", "_prims", "_prims_common")),
+        Path(__file__),
+    )
+)
+"""Files in which an operator's own code, or this one, may be between a module and an operator."""
+
 FREE = {"_unsafe_view", "detach", "alias", "lift_fresh", "empty", "empty_like", "empty_strided"}
 """Operators without work, besides those that return views."""
 
@@ -49,6 +63,17 @@ class Part(NamedTuple):
     """Bytes of the whole storage."""
 
 
+class Place(NamedTuple):
+    """Where the code calls an operator."""
+
+    operator: str
+    module: str
+    """The path of the innermost module."""
+
+    code: CodeType | None
+    line: int
+
+
 @dataclass
 class Counted:
     """One call of a module with its work."""
@@ -60,7 +85,9 @@ class Counted:
     """Number of storages made before the call."""
 
     children: list[Counted] = field(default_factory=list)
-    operators: Counter[str] = field(default_factory=Counter)
+    operators: set[Place] = field(default_factory=set)
+    """Operators with work, each place in the code once: a loop over experts is as easy to replace as its body."""
+
     flops: Counter[str] = field(default_factory=Counter)
     """By arithmetic, as `fp32` or `bf16`."""
 
@@ -133,8 +160,9 @@ class Counting(TorchDispatchMode):
             return
         flops = self._flops(operator, args, kwargs, result)
         reads, writes = _moved(func, name, args, kwargs, result)
+        place = Place(name, self._open[-1].path, *_line())
         for call in self._open:
-            call.operators[name] += 1
+            call.operators.add(place)
             call.flops.update(flops)
             if name in UNCOUNTED or func.namespace not in ("aten", "prims"):
                 call.uncounted.add(name)
@@ -152,6 +180,16 @@ class Counting(TorchDispatchMode):
             return {}
         arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
         return {arithmetic: int(count(*args, **kwargs, out_val=result))}
+
+
+def _line() -> tuple[CodeType | None, int]:
+    """The line of a module, or of a function that it uses, in which an operator is called."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(INSIDE):
+            return frame.f_code, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, 0
 
 
 @cache

@@ -229,7 +229,7 @@ def _region_notes(calls: Sequence[Call], works: Sequence[Counted]) -> Iterator[s
     if objects := works[0].form.objects:
         yield f"object argument: {listed(objects)}"
     if {call.operators for call in calls} == {1}:
-        yield f"one operator: {next(iter(works[0].operators))}"
+        yield f"one operator: {next(iter(works[0].operators)).operator}"
     if uncounted := set[str]().union(*(work.uncounted for work in works)):
         yield f"operations of {listed(sorted(uncounted))} are unknown, so the saving may be too high"
 

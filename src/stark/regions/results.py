@@ -47,7 +47,7 @@ class Region(Frozen):
     """`time_ms` minus the roofline of all calls: more than a kernel can save."""
 
     operators: int
-    """Operators of one call, without views. This and the next two fields are those of the largest call."""
+    """Operators of one call, without views; those of a loop count once. This and the next two fields are those of the largest call."""
 
     least_bytes: int
     flops: int

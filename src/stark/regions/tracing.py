@@ -54,7 +54,7 @@ def traced(
             path=work.path,
             time_s=time.time_s,
             floor_s=0.0,
-            operators=work.operators.total(),
+            operators=len(work.operators),
             weight=weight,
             has_parts=next(work.module.children(), None) is not None,
         )
