@@ -16,8 +16,8 @@ from stark.capturing.binding import Binding
 from stark.capturing.cases import Case
 from stark.capturing.drawing import draw_value
 from stark.capturing.layout import WIDTH, laid_out
-from stark.capturing.recording import kind_of
 from stark.capturing.stored import UNPACKED
+from stark.capturing.structure import kind_of
 
 
 @dataclass(frozen=True)

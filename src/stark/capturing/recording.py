@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from stark.capturing.structure import kind_of, structure_of
 from stark.capturing.values import copied, form_of, tensors_of
 from stark.core.errors import UsageError
 
@@ -22,14 +23,14 @@ Example = tuple[tuple[Any, ...], dict[str, Any]]
 class Form:
     """One form of call: types, shapes, strides and devices of tensors, constants, and the modes of torch.
 
-    Equal modules (same class, structure and state shapes) share a form.
+    Equal modules share a form.
     """
 
     kind: str
     """The class of the modules as `package.module:QualifiedName`."""
 
-    structure: str
-    """What makes modules of one class equal: their structure, and the shapes and dtypes of their state."""
+    structure: int
+    """The same for equal modules (`structure_of`)."""
 
     described: Any
     """A hashable description of all arguments."""
@@ -76,13 +77,14 @@ class Calls:
     def of(self, module: nn.Module) -> list[Form]:
         """The forms in which this module was called, most calls first.
 
-        If it was not called itself, the forms of equal modules: of its class, with its structure and state shapes.
+        If it was not called itself, the forms of equal modules.
         """
         path = self.path_of(module)
-        kind, structure = kind_of(module), structure_of(module)
-        equal = [f for f in self.forms if (f.kind, f.structure) == (kind, structure)]
-        own = [form for form in equal if path in form.counts]
-        return sorted(own or equal, key=lambda form: -form.counts.get(path or "", form.calls))
+        found = [form for form in self.forms if path in form.counts]
+        if not found:
+            structure = structure_of(module)
+            found = [form for form in self.forms if form.structure == structure]
+        return sorted(found, key=lambda form: -form.counts.get(path or "", form.calls))
 
     def __len__(self) -> int:
         return len(self.forms)
@@ -176,18 +178,6 @@ class _Notebook:
             return
         self._left -= size
         form.example = copied(example)
-
-
-def kind_of(module: nn.Module) -> str:
-    """The class as `package.module:QualifiedName`."""
-    return f"{type(module).__module__}:{type(module).__qualname__}"
-
-
-def structure_of(module: nn.Module) -> str:
-    """A text that is the same for modules that differ only in the values of their state."""
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    state = ((n, t.dtype, tuple(t.shape), str(t.device), t.requires_grad) for n, t in tensors)
-    return f"{module!r}\n{list(state)}"
 
 
 def _autocast() -> str | None:

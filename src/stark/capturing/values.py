@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from stark.capturing.literals import is_plain
+from stark.capturing.forms import TensorForm, form_key
+from stark.capturing.literals import is_constant
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
@@ -20,7 +20,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 def leaves_of(value: Any) -> Iterator[Any]:
     """All leaves of nested containers that are neither tensors nor plain."""
     for leaf in pytree.tree_leaves(value):
-        if not isinstance(leaf, (torch.Tensor, enum.Enum)) and not is_plain(leaf):
+        if not isinstance(leaf, torch.Tensor) and not is_constant(leaf):
             yield leaf
 
 
@@ -58,22 +58,16 @@ def span_of(tensor: torch.Tensor) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def form_of(value: Any) -> Any:
-    """What a guard can see of a value without reading tensors: a hashable description."""
-    if isinstance(value, torch.Tensor):
-        strides = value.stride() if value.layout == torch.strided else ()
-        return (
-            type(value).__name__,
-            str(value.dtype),
-            tuple(value.shape),
-            strides,
-            str(value.device),
-            value.requires_grad,
-        )
-    if isinstance(value, (tuple, list)):
-        return (type(value).__name__, *map(form_of, value))
-    if isinstance(value, dict):
-        return (type(value).__name__, *((repr(k), form_of(v)) for k, v in value.items()))
-    if is_plain(value) or isinstance(value, enum.Enum):
-        return repr(value)
-    return f"a {type(value).__module__}.{type(value).__qualname__}"
+def form_of(value: Any) -> Hashable:
+    """All that a guard can see of a value without reading tensors, as a key."""
+    return form_key(value, form_of_tensor, form_of_constant)
+
+
+def form_of_tensor(tensor: torch.Tensor) -> Hashable:
+    """The form of a tensor with its class, its device and whether it needs gradients."""
+    return type(tensor), TensorForm.of(tensor), tensor.device, tensor.requires_grad
+
+
+def form_of_constant(value: Any) -> Hashable:
+    """The text of a constant; of other objects, their class."""
+    return repr(value if is_constant(value) else type(value))

@@ -16,15 +16,14 @@ from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
 from stark.capturing.described import definition, described
-from stark.deploy.forms import (
+from stark.capturing.forms import formed, tensors_in
+from stark.deploy.contract import (
     ALIGNMENT,
     Case,
     Misfit,
     attribute,
-    formed,
     overlap,
     own_random_numbers,
-    tensors_in,
 )
 from stark.deploy.shell import fits, getters, in_form, make_shell
 from stark.deploy.source import (

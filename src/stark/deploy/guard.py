@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from stark.deploy.bound import OWN, Bound, forget
-from stark.deploy.forms import Contract, Misfit, as_verified, read_contract
+from stark.deploy.contract import Contract, Misfit, as_verified, read_contract
 from stark.deploy.shell import define_operator
 
 

@@ -26,7 +26,8 @@ from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from stark.capturing.described import described
-from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, overlap, tensors_in
+from stark.capturing.forms import TensorForm, tensors_in
+from stark.deploy.contract import ALIGNMENT, Contract, attribute, overlap
 
 PLAIN = (torch.Tensor, nn.Parameter)
 """The classes of tensors that kernels take; others may give operators another meaning."""

@@ -11,7 +11,8 @@ from functools import lru_cache
 import torch
 from torch import nn
 
-from stark.capturing.recording import Calls, eagerly, kind_of
+from stark.capturing.recording import Calls, eagerly
+from stark.capturing.structure import kind_of
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.evaluator.judge.building.cache import cache_folder
