@@ -157,7 +157,7 @@ class _Notebook:
         identity = kind_of(module), structure_of(module)
 
         def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            training, grad, autocast = module.training, torch.is_grad_enabled(), _autocast()
+            training, grad, autocast = module.training, torch.is_grad_enabled(), autocast_now()
             described = (form_of(args), form_of(kwargs))
             key = (*identity, described, training, grad, autocast)
             form = self._forms.get(key)
@@ -180,8 +180,22 @@ class _Notebook:
         form.example = copied(example)
 
 
-def _autocast() -> str | None:
+def autocast_now() -> str | None:
+    """The device type and dtype of autocast; None if it is off."""
     for device in ("cuda", "cpu"):
         if torch.is_autocast_enabled(device):
             return f"{device} {torch.get_autocast_dtype(device)}"
     return None
+
+
+@contextmanager
+def in_modes(grad: bool, autocast: str | None, inference: bool = False) -> Iterator[None]:
+    """The modes of a recorded call; `autocast` is a value of `autocast_now`."""
+    with ExitStack() as modes:
+        modes.enter_context(torch.set_grad_enabled(grad))
+        if inference:
+            modes.enter_context(torch.inference_mode())
+        if autocast is not None:
+            kind, _, dtype = autocast.partition(" torch.")
+            modes.enter_context(torch.autocast(kind, getattr(torch, dtype)))
+        yield

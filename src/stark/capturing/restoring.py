@@ -16,13 +16,20 @@ INSIDE = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 
 
 @contextmanager
-def unchanged(module: nn.Module) -> Iterator[None]:
-    """Put back what running `module` may change, and draw from copies of the random states."""
+def unchanged(module: nn.Module, trains: bool = False) -> Iterator[None]:
+    """Put back what running `module` may change, and draw from copies of the random states.
+
+    If running it `trains` it, parameters and the contents of gradients are put back, too. The state of an optimizer is
+    not the module's, and stays changed.
+    """
     submodules = list(module.modules())
     attributes = [(each, dict(vars(each))) for each in submodules]
     inside = [(each, name, vars(each)[name].copy()) for each in submodules for name in INSIDE]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     gradients = [(each, each.grad) for each in module.parameters()]
+    state = list(module.buffers())
+    if trains:
+        state += [tensor for pair in gradients for tensor in pair if tensor is not None]
+    before = [tensor.detach().to("cpu", copy=True) for tensor in state]
     devices = sorted({t.device.index or 0 for t in module.parameters() if t.is_cuda})
     try:
         with torch.random.fork_rng(devices=devices), _other_generators():
@@ -36,9 +43,9 @@ def unchanged(module: nn.Module) -> Iterator[None]:
             container.clear()
             container.update(content)
         with torch.no_grad():
-            for buffer, content in buffers:
-                if not torch.equal(buffer, content):
-                    buffer.copy_(content)
+            for tensor, content in zip(state, before, strict=True):
+                if not torch.equal(tensor.cpu(), content):
+                    tensor.copy_(content)
         for parameter, gradient in gradients:
             parameter.grad = gradient
 

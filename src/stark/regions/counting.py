@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from stark.evaluator.judge.problem.roofline import arithmetic_of
+from stark.evaluator.judge.problem.roofline import flops_of
 from stark.regions.forms import Form, form_of_call
 
 LOOKUPS = {"embedding", "index_select", "index", "gather", "take", "take_along_dim"}
@@ -158,7 +158,7 @@ class Counting(TorchDispatchMode):
                 self._count += 1
         if free or not self._open:
             return
-        flops = self._flops(operator, args, kwargs, result)
+        flops = flops_of(operator, args, kwargs, result, self._kind)
         reads, writes = _moved(func, name, args, kwargs, result)
         place = Place(name, self._open[-1].path, *_line())
         for call in self._open:
@@ -172,14 +172,6 @@ class Counting(TorchDispatchMode):
     def _is_inside(self, part: Part, call: Counted) -> bool:
         """Whether the call made the storage."""
         return self._made.get(part.storage, -1) >= call.begun
-
-    def _flops(self, operator: Any, args: Any, kwargs: Any, result: object) -> dict[str, int]:
-        count = flop_registry.get(operator)
-        given = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), None)
-        if count is None or given is None:
-            return {}
-        arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
-        return {arithmetic: int(count(*args, **kwargs, out_val=result))}
 
 
 def _line() -> tuple[CodeType | None, int]:
