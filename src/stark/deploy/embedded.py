@@ -6,7 +6,9 @@ import ast
 import re
 from importlib.resources import files
 
-FILES = ("described", "forms", "contract", "source", "shell", "bound", "guard")
+FILES = (
+    "described", "forms", "contract", "signature", "source", "shell", "parts", "bound", "guard",
+)  # fmt: skip
 """The files of the guard; each imports only earlier ones."""
 
 

@@ -251,11 +251,12 @@ def check_structure(module: nn.Module, kernel: Kernel) -> None:
 
 def check_state(bound: Bound) -> None:
     """Raise Misfit for a parameter of another shape or an attribute of another value; both rarely change."""
-    for name, form in bound.contract.state.items():
-        if name in bound.tensors and tuple(bound.tensors[name]().shape) != form.shape:
-            found = list(bound.tensors[name]().shape)
-            raise Misfit(f"{name} has the shape {found}, not {list(form.shape)}")
-    if fault := bound.changed_attribute(bound.module) or bound.changed_code() or bound.untied():
+    parts = bound.parts
+    for name in parts.state:
+        found, expected = tuple(parts.tensors[name]().shape), bound.contract.state[name].shape
+        if found != expected:
+            raise Misfit(f"{name} has the shape {list(found)}, not {list(expected)}")
+    if fault := parts.attributes() or parts.code() or parts.untied():
         raise Misfit(": ".join(fault))
 
 
