@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from stark.capturing.binding import Binding
 from stark.capturing.cannot import CannotCapture, reason_of
 from stark.capturing.cases import Case
+from stark.capturing.forms import TensorForm
 from stark.capturing.running import Outcome, call
 from stark.capturing.values import form_of, tensors_of
 
@@ -169,11 +170,8 @@ def _check_inputs(
         raise CannotCapture(f"get_inputs fails ({reason_of(error)})") from error
     for name, theirs, ours in zip(binding.arguments, recorded, drawn, strict=True):
         for a, b in zip(tensors_of(theirs), tensors_of(ours), strict=True):
-            same_strides = a.stride() == b.stride() or (a.is_contiguous() and b.is_contiguous())
-            if (a.shape, a.dtype) != (b.shape, b.dtype) or not same_strides:
-                raise CannotCapture(
-                    f"the drawn {name} is {_form_text(b)} instead of {_form_text(a)}"
-                )
+            if fault := TensorForm.of(a).fault(b):
+                raise CannotCapture(f"the drawn {name} has {fault[0]}: {fault[1]}")
     device = next((t.device for t in tensors_of(recorded)), torch.device("cpu"))
     drawn = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), drawn)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import torch
 from torch import nn
@@ -197,16 +196,15 @@ def _exact(
             raise CannotCapture(hooks)
         return by_source(module, binding, [case.form for case in cases], observed)
 
-    def graph(plain: bool) -> Captured:
-        return by_graph(module, binding, cases[0].form, reasons[0], plain)
+    def graph() -> Captured:
+        return by_graph(module, binding, cases[0].form, reasons[0])
 
-    one_shape = (cases[:1], [*notes, f"{len(cases) - 1} other shapes are left out."])
     ways: list[tuple[Way, Sequence[Case], Sequence[str]]] = [
         (source, cases, notes),
-        (partial(graph, False), cases, notes),
-        *([(partial(graph, False), *one_shape)] if len(cases) > 1 else []),
-        (partial(graph, True), *(one_shape if len(cases) > 1 else (cases, notes))),
+        (graph, cases, notes),
     ]
+    if len(cases) > 1:
+        ways.append((graph, cases[:1], [*notes, f"{len(cases) - 1} other shapes are left out."]))
     reasons: list[str] = []
     with torch.random.fork_rng(devices=[]):
         for way, chosen, said in ways:

@@ -36,10 +36,8 @@ def exported(module: nn.Module, example: Example, grad: bool) -> ExportedProgram
         return torch.export.export(module, *example, strict=False)
 
 
-def by_graph(
-    module: nn.Module, binding: Binding, form: Form, reason: str, plain: bool = False
-) -> Captured:
-    """Write the exported graph as PyTorch code; `plain` calls every operator by its full name.
+def by_graph(module: nn.Module, binding: Binding, form: Form, reason: str) -> Captured:
+    """Write the exported graph as PyTorch code.
 
     Raises CannotCapture if the module cannot be exported, or the graph has parts that are no operators.
     """
@@ -53,7 +51,7 @@ def by_graph(
         raise CannotCapture(f"torch.export fails ({reason_of(error)})") from error
     init = ["super().__init__()", *_state(module, program)]
     init += finishing(module)
-    lines = _forward(program, binding, example, plain)
+    lines = _forward(program, binding, example)
     text = "\n".join(
         [
             "class Model(nn.Module):",
@@ -65,9 +63,9 @@ def by_graph(
         ]
     )
     return Captured(
-        definitions={"Holder": holders.HOLDER},
+        definitions={"aten": "aten = torch.ops.aten", "Holder": holders.HOLDER},
         classes={"Model": text},
-        imports={"torch": "import torch", "F": "import torch.nn.functional as F"},
+        imports={"torch": "import torch"},
         notes=[
             f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
         ],
@@ -132,9 +130,7 @@ def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:
             yield holders.register(name, exact(constants[name]), False)
 
 
-def _forward(
-    program: ExportedProgram, binding: Binding, example: Example, plain: bool
-) -> list[str]:
+def _forward(program: ExportedProgram, binding: Binding, example: Example) -> list[str]:
     """The statements of forward."""
     signature = program.graph_signature
     paths = dict(_paths(binding, example))
@@ -152,7 +148,7 @@ def _forward(
         if isinstance(leaf, torch.Tensor) and spec.arg.name != paths[id(leaf)]:
             lines.append(f"{spec.arg.name} = {paths[id(leaf)]}")
     device = next((paths[id(leaf)] for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
-    printer = Printer(names, device, plain)
+    printer = Printer(names, device)
     lines += printer.statements(program.graph)
     outputs = next(node for node in program.graph.nodes if node.op == "output").args[0]
     returned = []
