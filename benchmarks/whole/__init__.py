@@ -1,0 +1,1 @@
+"""Whole models with random weights, and their throughput with kernels put back."""
