@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stark.api import resume as resume
     from stark.api import runs as runs
     from stark.benches.entry import abench as abench
+    from stark.capturing.calls.recording import Calls as Calls
+    from stark.capturing.calls.recording import recording as recording
     from stark.capturing.entry import capture as capture
-    from stark.capturing.recording import Calls as Calls
-    from stark.capturing.recording import recording as recording
     from stark.core.errors import MachineError as MachineError
     from stark.core.errors import ModelError as ModelError
     from stark.core.errors import ProblemError as ProblemError

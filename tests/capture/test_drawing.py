@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.drawing import draw, draw_value, parameter
-from stark.capturing.stored import UNPACKED, exact
+from stark.capturing.expressions.drawing import draw, draw_value, parameter
+from stark.capturing.expressions.stored import UNPACKED, exact
 
 GENERATOR = torch.Generator().manual_seed(0)
 

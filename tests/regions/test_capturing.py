@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from stark.capturing.recording import Calls
+from stark.capturing.calls.recording import Calls
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.regions.capturing import capture_regions

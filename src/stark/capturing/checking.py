@@ -13,12 +13,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from stark.capturing.binding import Binding
+from stark.capturing.calls.cases import Binding, Case
+from stark.capturing.calls.repeating import Outcome, call
+from stark.capturing.calls.values import form_of, tensors_of
 from stark.capturing.cannot import CannotCapture, reason_of
-from stark.capturing.cases import Case
 from stark.capturing.forms import TensorForm
-from stark.capturing.running import Outcome, call
-from stark.capturing.values import form_of, tensors_of
 
 FILE = "<captured>"
 MODULE = "stark_captured"

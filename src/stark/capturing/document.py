@@ -13,10 +13,9 @@ from typing import Any
 
 from torch import nn
 
-from stark.capturing.binding import Binding
-from stark.capturing.cases import Case
-from stark.capturing.drawing import draw_value
-from stark.capturing.stored import UNPACKED
+from stark.capturing.calls.cases import Binding, Case
+from stark.capturing.expressions.drawing import draw_value
+from stark.capturing.expressions.stored import UNPACKED
 from stark.capturing.structure import kind_of
 
 WIDTH = 100

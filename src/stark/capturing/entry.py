@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import nn
 
-from stark.capturing.binding import Binding, together
+from stark.capturing.calls.cases import MOST_CASES, Binding, Case, make_cases, together
+from stark.capturing.calls.observing import Observed, observe
+from stark.capturing.calls.recording import Calls, Form
+from stark.capturing.calls.repeating import call, plain_state
+from stark.capturing.calls.values import copied
 from stark.capturing.cannot import CannotCapture, reason_of
-from stark.capturing.cases import MOST_CASES, Case, make_cases
 from stark.capturing.checking import check
+from stark.capturing.code.graph import by_graph
+from stark.capturing.code.source import by_source
 from stark.capturing.document import Captured, write
-from stark.capturing.graph import by_graph
-from stark.capturing.observing import Observed, observe
-from stark.capturing.recording import Calls, Form
 from stark.capturing.refusals import (
     has_hooks,
     refuse_form,
@@ -24,10 +26,6 @@ from stark.capturing.refusals import (
     refuse_outputs,
     unwrapped,
 )
-from stark.capturing.restoring import plain_state
-from stark.capturing.running import call
-from stark.capturing.source import by_source
-from stark.capturing.values import copied
 from stark.core.declared import Objective
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torch import nn
 
+from stark.capturing.calls.recording import Calls
 from stark.capturing.entry import capture
-from stark.capturing.recording import Calls
 from stark.core.errors import ProblemError
 from stark.regions.results import Captured, Region
 

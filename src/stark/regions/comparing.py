@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from stark.capturing.restoring import unchanged
+from stark.capturing.calls.repeating import unchanged
 from stark.core.errors import UsageError
 from stark.core.measurement import Measurement, speedup
 from stark.deploy.apply import apply

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from stark.capturing.calls.recording import autocast_now, in_modes
 from stark.capturing.cannot import reason_of
-from stark.capturing.recording import autocast_now, in_modes
 from stark.regions.clocks import HostClock
 from stark.regions.results import Compiled
 from stark.regions.workload import copied

@@ -11,8 +11,8 @@ from functools import lru_cache
 import torch
 from torch import nn
 
-from stark.capturing.recording import Calls, eagerly
-from stark.capturing.restoring import unchanged
+from stark.capturing.calls.recording import Calls, eagerly
+from stark.capturing.calls.repeating import unchanged
 from stark.capturing.structure import kind_of
 from stark.core.device import Device
 from stark.core.errors import UsageError

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from stark.capturing.calls.values import form_of_constant, leaves_of, tensors_of
 from stark.capturing.forms import TensorForm, form_key
-from stark.capturing.values import form_of_constant, leaves_of, tensors_of
 
 SHORT = {
     torch.float32: "fp32",

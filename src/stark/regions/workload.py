@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from stark.capturing import values
-from stark.capturing.recording import Calls, Form, in_modes
+from stark.capturing.calls import values
+from stark.capturing.calls.recording import Calls, Form, in_modes
 from stark.core.errors import UsageError
 
 SEED = 0

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from stark.capturing.expressions.literals import is_constant
 from stark.capturing.forms import TensorForm, form_key
-from stark.capturing.literals import is_constant
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:

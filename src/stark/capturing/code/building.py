@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capturing.literals import is_plain, literal
+from stark.capturing.expressions.literals import is_plain, literal
 
 SIZES = ("kernel_size", "stride", "padding", "dilation", "normalized_shape", "output_padding")
 """Arguments for which one number stands for a tuple of equal ones."""

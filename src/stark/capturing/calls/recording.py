@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from stark.capturing.calls.values import copied, form_of, tensors_of
 from stark.capturing.structure import kind_of, structure_of
-from stark.capturing.values import copied, form_of, tensors_of
 from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]

@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from stark.capturing.bindings import Imported, binding, makes
 from stark.capturing.cannot import CannotCapture
+from stark.capturing.code.bindings import Imported, binding, makes
 from stark.capturing.described import code
-from stark.capturing.literals import is_plain, literal, nested
-from stark.capturing.stored import exact
+from stark.capturing.expressions.literals import is_plain, literal, nested
+from stark.capturing.expressions.stored import exact
 
 IMPORTED = {"torch", "numpy", "einops", "triton"} | set(sys.stdlib_module_names)
 """Packages that captured files import. Code of all others is copied."""
@@ -42,7 +42,7 @@ class Definitions:
 
     def __init__(self, adapt: Adapt) -> None:
         self._adapt = adapt
-        """Prepares copied code of a module (`stark.capturing.copying`), which may ask for more definitions."""
+        """Prepares copied code of a module (`stark.capturing.code.copying`), which may ask for more definitions."""
 
         self.imports: dict[str, str] = {"torch": "import torch", "nn": "import torch.nn as nn"}
         self.texts: dict[str, str] = {}

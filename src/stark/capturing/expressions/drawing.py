@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from stark.capturing.calls.values import span_of
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import literal, nested, short, sizes
-from stark.capturing.stored import FEW, exact, packed, pattern
-from stark.capturing.strides import strided
+from stark.capturing.expressions.literals import literal, nested, short, sizes
+from stark.capturing.expressions.stored import FEW, exact, packed, pattern
 
 SAMPLE = 1 << 20
 """Statistics are taken of at most so many elements."""
@@ -182,3 +183,30 @@ def _has_strides(text: str, value: torch.Tensor) -> bool:
         return value.is_contiguous()
     made = eval(text, {"torch": torch})
     return bool(made.stride() == value.stride())
+
+
+def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str:
+    """An expression with the shape and strides of `value`; `contents` writes a contiguous tensor's values."""
+    if value.is_contiguous():
+        return contents(value)
+    if (text := _expanded(value, contents)) is not None:
+        return text
+    shape, strides = tuple(value.shape), tuple(map(int, value.stride()))
+    if torch._debug_has_internal_overlap(value) == 1 or span_of(value) < value.numel():
+        # an element has several places, so that it cannot be written to
+        made = f"torch.empty({span_of(value)}, dtype={value.dtype}).normal_()"
+        return f"{made}.as_strided({shape}, {strides})"
+    made = f"torch.empty_strided({shape}, {strides}, dtype={value.dtype})"
+    return f"{made}.copy_({contents(value.contiguous())})"
+
+
+def _expanded(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:
+    """One element along each dimension that is expanded; None if none is."""
+    narrow = value
+    for dim, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            narrow = narrow.narrow(dim, 0, 1)
+    if narrow is value:
+        return None
+    sizes = [-1 if n == m else n for n, m in zip(value.shape, narrow.shape, strict=True)]
+    return f"({strided(narrow, contents)}).expand({', '.join(map(str, sizes))})"

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.copying import Copier
+from stark.capturing.code.copying import Copier
 from stark.capturing.described import NAMED, described
-from stark.capturing.literals import is_constant, is_plain, literal, nested
-from stark.capturing.stored import exact
+from stark.capturing.expressions.literals import is_constant, is_plain, literal, nested
+from stark.capturing.expressions.stored import exact
 
 DEEPEST = 4
 TENSOR_NAMES = {"shape", "dtype", "device", "size", "dim", "T", "mT", "data", "grad", "training"}

@@ -8,7 +8,7 @@ import zlib
 import torch
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import literal, short, sizes
+from stark.capturing.expressions.literals import literal, short, sizes
 
 MOST_CHARACTERS = 20_000
 """A stored tensor takes no more; it is part of every prompt."""

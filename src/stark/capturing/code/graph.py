@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,22 +11,27 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from stark.capturing import holders
-from stark.capturing.attributes import constant_buffers, is_describable
-from stark.capturing.binding import Binding
+from stark.capturing.calls.cases import Binding
+from stark.capturing.calls.recording import Example, Form
+from stark.capturing.calls.repeating import unchanged
+from stark.capturing.calls.values import copied
 from stark.capturing.cannot import CannotCapture, reason_of
-from stark.capturing.definitions import IMPORTED
+from stark.capturing.code.attributes import constant_buffers, is_describable
+from stark.capturing.code.definitions import IMPORTED
+from stark.capturing.code.state import (
+    HOLDER,
+    assigned,
+    buffer_text,
+    finishing,
+    holders,
+    read,
+    registered,
+)
 from stark.capturing.described import code, described
 from stark.capturing.document import Captured
-from stark.capturing.drawing import parameter
-from stark.capturing.finishing import finishing
-from stark.capturing.literals import literal, nested
-from stark.capturing.printing import Printer
-from stark.capturing.recording import Example, Form
-from stark.capturing.restoring import unchanged
-from stark.capturing.stored import exact
-from stark.capturing.synthesis import buffer_text
-from stark.capturing.values import copied
+from stark.capturing.expressions.drawing import parameter
+from stark.capturing.expressions.literals import literal, nested
+from stark.capturing.expressions.stored import exact
 
 HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 
@@ -63,7 +69,7 @@ def by_graph(module: nn.Module, binding: Binding, form: Form, reason: str) -> Ca
         ]
     )
     return Captured(
-        definitions={"aten": "aten = torch.ops.aten", "Holder": holders.HOLDER},
+        definitions={"aten": "aten = torch.ops.aten", "Holder": HOLDER},
         classes={"Model": text},
         imports={"torch": "import torch"},
         notes=[
@@ -120,14 +126,14 @@ def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:
     }
     used = {spec.target for spec in program.graph_signature.input_specs}
     names = [*parameters, *(n for n in buffers if n in state or n in used), *constants]
-    yield from holders.make(names)
+    yield from holders(names)
     for name in names:
         if name in parameters:
-            yield holders.assign(name, f"nn.Parameter({parameter(parameters[name])})")
+            yield assigned(name, f"nn.Parameter({parameter(parameters[name])})")
         elif name in buffers:
-            yield holders.register(name, buffer_text(buffers[name], name in state), name in state)
+            yield registered(name, buffer_text(buffers[name], name in state), name in state)
         else:
-            yield holders.register(name, exact(constants[name]), False)
+            yield registered(name, exact(constants[name]), False)
 
 
 def _forward(program: ExportedProgram, binding: Binding, example: Example) -> list[str]:
@@ -139,7 +145,7 @@ def _forward(program: ExportedProgram, binding: Binding, example: Example) -> li
     if len(given) != len(leaves):
         raise CannotCapture("the export has other inputs than forward")
     names = {
-        s.arg.name: holders.read(s.target)
+        s.arg.name: read(s.target)
         for s in signature.input_specs
         if s.kind.name in HELD and s.target
     }
@@ -157,7 +163,7 @@ def _forward(program: ExportedProgram, binding: Binding, example: Example) -> li
         if spec.kind.name == "USER_OUTPUT":
             returned.append(text)
         elif spec.kind.name == "BUFFER_MUTATION":
-            lines.append(f"{holders.read(spec.target)}.copy_({text})")
+            lines.append(f"{read(spec.target)}.copy_({text})")
         elif spec.kind.name == "USER_INPUT_MUTATION":
             lines.append(f"{spec.target}.copy_({text})")
         else:
@@ -195,3 +201,61 @@ def _nested(value: Any) -> str:
     if (text := nested(value, _nested)) is not None:
         return text
     raise CannotCapture(f"it returns a {type(value).__name__}; return a tuple, a list or a dict")
+
+
+DROPPED = {
+    "aten._assert_tensor_metadata.default",
+    "aten._assert_async.msg",
+    "aten._assert_scalar.default",
+}
+
+
+class Printer:
+    """Prints one graph."""
+
+    def __init__(self, names: Mapping[str, str], device: str | None) -> None:
+        self._names = names
+        """Expressions of parameters and buffers by the name of their node."""
+
+        self._device = device
+        """The expression of a tensor whose device new tensors get."""
+
+    def statements(self, graph: torch.fx.Graph) -> list[str]:
+        """The statements, with the path of the module that they come from as comments."""
+        lines, last = [], ""
+        for node in graph.nodes:
+            if node.op in ("placeholder", "output") or str(node.target) in DROPPED:
+                continue
+            if node.op != "call_function":
+                raise CannotCapture(
+                    f"its graph has a {node.op} {node.name}, which is not an operator"
+                )
+            stack = node.meta.get("nn_module_stack") or {}
+            path = next(iter(reversed(stack.values())))[0] if stack else ""
+            if path and path != last:
+                lines.append(f"# {path.removeprefix('L__self___')}")
+                last = path
+            lines.append(f"{node.name} = {self._expression(node)}")
+        return lines
+
+    def reference(self, value: Any) -> str:
+        """An argument: the name of a node, or a literal."""
+        match value:
+            case torch.fx.Node():
+                return self._names.get(value.name, value.name)
+            case torch.device():
+                return f"{self._device}.device" if self._device else literal(value)
+            case list():  # of a class of its own
+                return nested(list(value), self.reference) or ""
+        return nested(value, self.reference) or literal(value)
+
+    def _expression(self, node: torch.fx.Node) -> str:
+        target = node.target
+        if target is operator.getitem:
+            return f"{self.reference(node.args[0])}[{node.args[1]}]"
+        if not isinstance(target, torch._ops.OpOverload):
+            raise CannotCapture(f"its graph has {target}, which is not an operator")
+        if target.namespace != "aten":
+            raise CannotCapture(f"its graph calls {target}, which is not an operator of torch")
+        keywords = (f"{k}={self.reference(v)}" for k, v in node.kwargs.items() if k != "pin_memory")
+        return f"{target}({', '.join([*map(self.reference, node.args), *keywords])})"

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from stark.capturing.calls.recording import Calls, Example, recording
 from stark.capturing.cannot import reason_of
-from stark.capturing.recording import Calls, Example, recording
 from stark.core.errors import UsageError
 
 
