@@ -13,7 +13,7 @@ from stark.capturing.calls.observing import Observed, observe
 from stark.capturing.calls.recording import Calls, Form
 from stark.capturing.calls.repeating import call, plain_state
 from stark.capturing.calls.values import copied
-from stark.capturing.cannot import CannotCapture, reason_of
+from stark.capturing.cannot import CannotCapture, users_code
 from stark.capturing.checking import check
 from stark.capturing.code.graph import by_graph
 from stark.capturing.code.source import by_source
@@ -65,34 +65,38 @@ def capture(
     module = unwrapped(module)
     refuse_module(module)
     forms = calls.of(module)
-    if not forms:
-        raise ProblemError(
-            f"The recorded calls have none of {type(module).__name__}; record a call of the model that contains it."
-        )
-    refuse_form(module, forms[0])
-    usable = [form for form in forms if _is_usable(module, form)]
-    if backward:
-        usable = [form for form in usable if form.grad]
-        if not usable:
-            raise ProblemError(
-                f"{type(module).__name__} was recorded without gradients; record a call without torch.no_grad."
-            )
+    usable = _usable(module, forms, backward)
     binding, kept = together(module, usable)
-    if module.training != kept[0].training:
-        raise ProblemError(
-            f"{type(module).__name__} was recorded in {_mode(kept[0].training)} mode and is in {_mode(module.training)} "
-            "mode now; switch it back, or record again."
-        )
     chosen = make_cases(binding, kept, cases)
-    observed = _observed(module, kept)
-    constants = {"OBJECTIVE": objective} if objective != "geomean" else {}
-    declared = {**constants, **({"BACKWARD": True} if backward else {})}
     notes = _left_out(sum(form.grad or not backward for form in forms) - len(kept))
     if cases is None and len(chosen) > MOST_CASES:
         notes.append(f"{len(chosen) - MOST_CASES} rarer shapes are left out.")
         chosen = chosen[:MOST_CASES]
-    text = _exact(module, binding, chosen, observed, declared, notes)
+    declared = {"OBJECTIVE": objective, "BACKWARD": backward}
+    declared = {name: value for name, value in declared.items() if value not in ("geomean", False)}
+    text = _exact(module, binding, chosen, _observed(module, kept), declared, notes)
     return Problem(name=name or _snake(type(module).__name__), source=text)
+
+
+def _usable(module: nn.Module, forms: Sequence[Form], backward: bool) -> list[Form]:
+    """The forms that can be repeated. Raises ProblemError if the most frequent one, or all of them, cannot."""
+    kind = type(module).__name__
+    if not forms:
+        raise ProblemError(
+            f"The recorded calls have none of {kind}; record a call of the model that contains it."
+        )
+    refuse_form(module, forms[0])
+    usable = [form for form in forms if _is_usable(module, form) and (form.grad or not backward)]
+    if not usable:
+        raise ProblemError(
+            f"{kind} was recorded without gradients; record a call without torch.no_grad."
+        )
+    if module.training != usable[0].training:
+        raise ProblemError(
+            f"{kind} was recorded in {_mode(usable[0].training)} mode and is in {_mode(module.training)} mode now; "
+            "switch it back, or record again."
+        )
+    return usable
 
 
 def _is_usable(module: nn.Module, form: Form) -> bool:
@@ -121,7 +125,7 @@ def _left_out(count: int) -> list[str]:
 def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
     """Repeat the calls. Raises ProblemError if that fails, draws random numbers, or changes the module."""
     kind = type(module).__name__
-    try:
+    with users_code(f"{kind} fails when a recorded call is repeated (REASON).", ProblemError):
         assert forms[0].example is not None
         outcome = call(module, forms[0].example)
         refuse_outputs(module, outcome.outputs)
@@ -132,12 +136,6 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
             )
         observed = observe(module, forms)
         _refuse_counting(module, forms[0])
-    except ProblemError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise ProblemError(
-            f"{kind} fails when a recorded call is repeated ({reason_of(error)})."
-        ) from error
     refuse_operators(module, sorted(observed.operators))
     return observed
 

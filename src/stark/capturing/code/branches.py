@@ -17,6 +17,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from stark.capturing.calls.observing import PRESENT, READING_METHODS
+from stark.capturing.cannot import users_code
 from stark.capturing.expressions.literals import is_plain
 
 PURE = {isinstance, hasattr, getattr, len, bool, callable, issubclass}
@@ -86,11 +87,8 @@ class Fixed:
         self.used |= paths_of_self(expression)
         self.decided.append(expression)
         code = ast.Expression(copy.deepcopy(expression))
-        try:
-            with _NoReading():
-                return eval(compile(ast.fix_missing_locations(code), "<folding>", "eval"), names)
-        except Exception as error:  # the user's code may raise anything
-            raise Unknown from error
+        with users_code("REASON", Unknown), _NoReading():
+            return eval(compile(ast.fix_missing_locations(code), "<folding>", "eval"), names)
 
     def is_given(self, name: str) -> bool:
         """Whether an argument is never None."""

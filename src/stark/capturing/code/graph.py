@@ -15,7 +15,7 @@ from stark.capturing.calls.cases import Binding
 from stark.capturing.calls.recording import Example, Form
 from stark.capturing.calls.repeating import unchanged
 from stark.capturing.calls.values import copied
-from stark.capturing.cannot import CannotCapture, reason_of
+from stark.capturing.cannot import CannotCapture, users_code
 from stark.capturing.code.attributes import constant_buffers, is_describable
 from stark.capturing.code.definitions import IMPORTED
 from stark.capturing.code.state import (
@@ -37,8 +37,13 @@ HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 
 
 def exported(module: nn.Module, example: Example, grad: bool) -> ExportedProgram:
-    """The module as torch.export traces it, without strict mode. Raises whatever the export or forward raises."""
-    with unchanged(module), torch.inference_mode(False), torch.set_grad_enabled(grad):
+    """The module as torch.export traces it, without strict mode. Raises CannotCapture."""
+    with (
+        users_code("torch.export fails (REASON)"),
+        unchanged(module),
+        torch.inference_mode(False),
+        torch.set_grad_enabled(grad),
+    ):
         return torch.export.export(module, *example, strict=False)
 
 
@@ -51,10 +56,7 @@ def by_graph(module: nn.Module, binding: Binding, form: Form, reason: str) -> Ca
     example: Example = pytree.tree_map_only(
         torch.Tensor, copied, form.example
     )  # no tensor occurs twice
-    try:
-        program = exported(module, example, form.grad)
-    except Exception as error:  # the export may fail in any way, and the user's code too
-        raise CannotCapture(f"torch.export fails ({reason_of(error)})") from error
+    program = exported(module, example, form.grad)
     init = ["super().__init__()", *_state(module, program)]
     init += finishing(module)
     lines = _forward(program, binding, example)

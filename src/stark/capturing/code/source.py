@@ -13,6 +13,7 @@ from stark.capturing.calls.cases import Binding
 from stark.capturing.calls.observing import Observed
 from stark.capturing.calls.recording import Form
 from stark.capturing.calls.values import copied
+from stark.capturing.cannot import CannotCapture
 from stark.capturing.code.attributes import Values
 from stark.capturing.code.branches import names_stored
 from stark.capturing.code.copying import Copier
@@ -64,7 +65,7 @@ def _exports(module: nn.Module, form: Form) -> bool:
     assert form.example is not None
     try:
         exported(module, copied(form.example), form.grad)
-    except Exception:  # the export may fail in any way, and the user's code too
+    except CannotCapture:
         return False
     return True
 

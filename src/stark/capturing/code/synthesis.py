@@ -9,6 +9,7 @@ import ast
 import functools
 import textwrap
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -281,10 +282,9 @@ def _nested_attribute(module: nn.Module, path: str) -> Any:
     first = path.partition(".")[0]
     if first in module._parameters or first in module._buffers or first in module._modules:
         return NotImplemented
-    try:
+    with suppress(Exception):  # properties of the user may raise anything
         return functools.reduce(getattr, path.split("."), module)
-    except Exception:  # properties of the user may raise anything
-        return NotImplemented
+    return NotImplemented
 
 
 def _is_part_of(twin: nn.Module, module: nn.Module) -> bool:
