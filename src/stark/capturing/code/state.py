@@ -21,24 +21,11 @@ def finishing(module: nn.Module) -> Iterable[str]:
 
 def _strides(module: nn.Module) -> Iterable[str]:
     """New weights are contiguous. `module` may have others, such as channels last."""
-    with torch.no_grad():
-        odd = {n: t for n, t in module.named_parameters() if not t.is_contiguous()}
-        last = {
-            n: t.contiguous(memory_format=torch.channels_last)
-            for n, t in odd.items()
-            if t.dim() == 4
-        }
-    if (
-        odd
-        and odd.keys() == last.keys()
-        and all(t.stride() == last[n].stride() for n, t in odd.items())
-    ):
-        yield "self.to(memory_format=torch.channels_last)"
-        return
-    for name, tensor in odd.items():
-        place = f"self.get_parameter({name!r}).data"
-        form = f"{tuple(tensor.shape)}, {tensor.stride()}, dtype={tensor.dtype}"
-        yield f"{place} = torch.empty_strided({form}).copy_({place})"
+    for name, tensor in module.named_parameters():
+        if not tensor.is_contiguous():
+            place = f"self.get_parameter({name!r}).data"
+            form = f"{tuple(tensor.shape)}, {tensor.stride()}, dtype={tensor.dtype}"
+            yield f"{place} = torch.empty_strided({form}).copy_({place})"
 
 
 def _freezing(module: nn.Module) -> Iterable[str]:
