@@ -10,8 +10,8 @@ from torch import nn
 
 from stark.capturing.calls.cases import MOST_CASES, Binding, Case, make_cases, together
 from stark.capturing.calls.observing import Observed, observe
-from stark.capturing.calls.recording import Calls, Form
-from stark.capturing.calls.repeating import call, plain_state
+from stark.capturing.calls.recording import Calls, Example, Form, eagerly
+from stark.capturing.calls.repeating import call, plain_state, unchanged
 from stark.capturing.calls.values import copied
 from stark.capturing.cannot import CannotCapture, users_code
 from stark.capturing.checking import check
@@ -126,8 +126,9 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
     """Repeat the calls. Raises ProblemError if that fails, draws random numbers, or changes the module."""
     kind = type(module).__name__
     with users_code(f"{kind} fails when a recorded call is repeated (REASON).", ProblemError):
-        assert forms[0].example is not None
-        outcome = call(module, forms[0].example)
+        example = forms[0].example
+        assert example is not None
+        outcome = call(module, example)
         refuse_outputs(module, outcome.outputs)
         if outcome.random:
             raise ProblemError(
@@ -135,43 +136,26 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
                 f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."
             )
         observed = observe(module, forms)
-        _refuse_counting(module, forms[0])
+        _refuse_counting(module, example)
     refuse_operators(module, sorted(observed.operators))
     return observed
 
 
-def _refuse_counting(module: nn.Module, form: Form) -> None:
-    """Raise ProblemError if each call changes a number or text of the module, such as a counter."""
-    known: list[dict[str, object]] = []
-    hook = module.register_forward_hook(
-        lambda *_: known.append(plain_state(module)), always_call=True
-    )
-    try:
-        assert form.example is not None
-        call(module, form.example)
-        twice = _Twice(module)
-        call(twice, form.example)
-    finally:
-        hook.remove()
-    changed = [name for name in known[1] if known[1][name] != known[2].get(name)]
+def _refuse_counting(module: nn.Module, example: Example) -> None:
+    """Raise ProblemError if a second call changes a number or text of the module, such as a counter."""
+    states = []
+    with unchanged(module), eagerly(), torch.inference_mode(False), torch.no_grad():
+        for _ in range(2):
+            args, kwargs = copied(example)
+            module(*args, **kwargs)
+            states.append(plain_state(module))
+    first, second = states
+    changed = [name for name, value in first.items() if value != second.get(name)]
     if changed:
         raise ProblemError(
             f"Each call of {type(module).__name__} changes its attribute {changed[0]}, which a kernel would not do; "
             "remove that, or keep such state in a buffer."
         )
-
-
-class _Twice(nn.Module):
-    """Calls a module twice on the same arguments."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-        self.train(module.training)
-
-    def forward(self, *args: object, **kwargs: object) -> object:
-        self.module(*copied(args), **copied(kwargs))
-        return self.module(*args, **kwargs)
 
 
 Way = Callable[[], Captured]

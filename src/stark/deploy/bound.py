@@ -21,10 +21,10 @@ from stark.deploy.signature import Signature
 from stark.deploy.source import (
     NAMES,
     PLAIN,
+    ForwardSource,
     all_of,
     attribute_tests,
     environment_tests,
-    forward_source,
     generated,
 )
 
@@ -90,14 +90,15 @@ class Bound:
         }
         try:
             attributes = list(attribute_tests(self.module, self.contract))
-            text = forward_source(
+            source = ForwardSource(
                 self.contract,
                 self.kernel.device,
                 self.signature,
                 self.parts.state,
-                names,
                 attributes,
+                names,
             )
+            text = source.text()
         except AttributeError as why:
             raise Misfit(f"an attribute is missing: {why}") from None
         except LookupError as why:

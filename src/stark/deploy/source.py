@@ -9,10 +9,12 @@ Standalone: needs torch and the standard library only, since it is copied into k
 from __future__ import annotations
 
 import functools
+import itertools
 import linecache
 import math
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -137,60 +139,81 @@ def all_of(name: str, tests: list[str], names: dict[str, Any]) -> Callable[[], b
     return made
 
 
-def forward_source(
-    contract: Contract,
-    device: str,
-    signature: Signature,
-    state: list[str],
-    names: dict[str, Any],
-    attributes: list[str],
-) -> str:
-    """The source of a guarded forward. `state` names the original's parameters and buffers, which the operator takes.
+@dataclass(frozen=True)
+class ForwardSource:
+    """Writes the source of a guarded forward."""
 
-    `attributes` are tests of the module's attributes. Graphs have them so that PyTorch traces again after a change.
-    """
-    inputs = [signature.expression(name) for name in contract.arguments]
-    others = list(signature.others(contract))
-    form = functools.partial(form_tests, device=device, names=names)
-    weights = list(map(_from_self, state))
-    eager, graphs = "", ""
-    for index, case in enumerate(contract.cases):
-        pairs = list(zip(inputs, case.inputs, strict=True))
-        tensors = [each + place for each, pattern in pairs for place, _ in tensors_in(pattern)]
-        values = {"index": index, "inputs": ", ".join(inputs), "passed": signature.passed}
-        tests = [*others, *(test for pair in pairs for test in form(*pair))]
-        if contract.changes_tensors and len(tensors) > 1:
+    contract: Contract
+    device: str
+    signature: Signature
+    state: list[str]
+    """The original's parameters and buffers, which the operator takes."""
+
+    attributes: list[str]
+    """Tests of the module's attributes. Graphs have them so that PyTorch traces again after a change."""
+
+    names: dict[str, Any]
+    """Gets what the tests use."""
+
+    def text(self) -> str:
+        """The function `forward`. Raises LookupError if the original's forward takes other arguments."""
+        cases = range(len(self.contract.cases))
+        return FORWARD.format(
+            head=self.signature.head,
+            passed=self.signature.passed,
+            values=self.signature.values,
+            inputs=", ".join(self._inputs),
+            environment="\n        and ".join(ENVIRONMENT.values()).format(device=self.device),
+            cases="".join(map(self._case, cases)),
+            graph_cases="".join(map(self._graph_case, cases)),
+        )
+
+    @property
+    def _inputs(self) -> list[str]:
+        return [self.signature.expression(name) for name in self.contract.arguments]
+
+    def _tensors(self, index: int) -> list[str]:
+        """The expressions of a case's tensors."""
+        pairs = zip(self._inputs, self.contract.cases[index].inputs, strict=True)
+        return [each + place for each, pattern in pairs for place, _ in tensors_in(pattern)]
+
+    def _tests(self, index: int, in_graph: bool) -> Iterator[str]:
+        """Tests that a call's arguments are those of a case."""
+        yield from self.signature.others(self.contract)
+        for each, pattern in zip(self._inputs, self.contract.cases[index].inputs, strict=True):
+            yield from form_tests(each, pattern, self.device, self.names, in_graph)
+
+    def _case(self, index: int) -> str:
+        tests, tensors = list(self._tests(index, in_graph=False)), self._tensors(index)
+        if self.contract.changes_tensors and len(tensors) > 1:
             tests.append(f"not stark_overlap({', '.join(tensors)})")
-        places = [place for place, _ in tensors_in(case.inputs)]
-        verified = contract.differentiable(index)
+        places = [place for place, _ in tensors_in(self.contract.cases[index].inputs)]
+        verified = self.contract.differentiable(index)
         unverified = [t for t, place in zip(tensors, places, strict=True) if place not in verified]
-        eager += CASE.format(
+        return CASE.format(
+            index=index,
+            inputs=", ".join(self._inputs),
+            passed=self.signature.passed,
             condition=" and ".join(tests) or "True",
             gradients=_any_needs(unverified, "stark_bound.needs_gradients()"),
-            **values,
         )
-        in_graph = [
-            *others,
-            *attributes,
-            *(test for pair in pairs for test in form(*pair, in_graph=True)),
-        ]
-        graphs += GRAPH_CASE.format(
-            **values,
+
+    def _graph_case(self, index: int) -> str:
+        tests, tensors = (
+            [*self._tests(index, in_graph=True), *self.attributes],
+            self._tensors(index),
+        )
+        weights = list(map(_from_self, self.state))
+        outputs = self.contract.cases[index].outputs
+        return GRAPH_CASE.format(
+            index=index,
+            passed=self.signature.passed,
+            condition=" and ".join(tests) or "True",
             gradients=_any_needs([*tensors, *weights]),
-            condition=" and ".join(in_graph) or "True",
             tensors=", ".join(tensors),
             state=", ".join(weights),
-            outputs=_built(case.outputs, iter(range(len(list(tensors_in(case.outputs)))))),
+            outputs=_built(outputs, itertools.count()),
         )
-    return FORWARD.format(
-        head=signature.head,
-        passed=signature.passed,
-        values=signature.values,
-        inputs=", ".join(inputs),
-        environment="\n        and ".join(ENVIRONMENT.values()).format(device=device),
-        cases=eager,
-        graph_cases=graphs,
-    )
 
 
 def attribute_tests(module: nn.Module, contract: Contract) -> Iterator[str]:

@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from stark.capturing.calls.recording import Example, eagerly
-from stark.capturing.calls.values import copied, tensors_of
+from stark.capturing.calls.values import copied, tensors_of, with_each
 
 
 @dataclass(frozen=True)
@@ -66,15 +65,12 @@ def call(
 
 def _inside_a_graph(leaves: Any) -> Any:
     """Copies through which gradients flow, since leaves that require them cannot be changed in place."""
-    known: dict[int, torch.Tensor] = {}
 
-    def once(leaf: torch.Tensor) -> torch.Tensor:
-        if id(leaf) not in known:
-            copy = leaf.clone(memory_format=torch.preserve_format) if leaf.requires_grad else leaf
-            known[id(leaf)] = copy if copy.stride() == leaf.stride() else leaf
-        return known[id(leaf)]
+    def inside(leaf: torch.Tensor) -> torch.Tensor:
+        copy = leaf.clone(memory_format=torch.preserve_format) if leaf.requires_grad else leaf
+        return copy if copy.stride() == leaf.stride() else leaf
 
-    return pytree.tree_map_only(torch.Tensor, once, leaves)
+    return with_each(leaves, inside)
 
 
 def _gradients(outputs: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor | None]:

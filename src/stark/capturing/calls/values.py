@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache
 from typing import Any
 
 import torch
@@ -29,28 +30,25 @@ def copied(value: Any) -> Any:
 
     A tensor that occurs twice is one tensor in the copy too.
     """
-    known: dict[int, torch.Tensor] = {}
-
-    def once(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in known:
-            known[id(tensor)] = _copied(tensor)
-        return known[id(tensor)]
-
     with torch.inference_mode(False):
-        return pytree.tree_map_only(torch.Tensor, once, value)
+        return with_each(value, _copied)
+
+
+def with_each(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same containers with changed tensors. A tensor that occurs twice is changed once."""
+    return pytree.tree_map_only(torch.Tensor, cache(change), value)
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
     fresh = tensor.detach()
     if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return fresh.clone()
-    dense = torch._debug_has_internal_overlap(fresh) == 0
-    if dense and fresh.clone(memory_format=torch.preserve_format).stride() == fresh.stride():
-        fresh = fresh.clone(memory_format=torch.preserve_format)
-    else:  # expanded, or with gaps
+    made = fresh.clone(memory_format=torch.preserve_format)
+    if made.stride() != fresh.stride() or torch._debug_has_internal_overlap(fresh) != 0:
+        # expanded, or with gaps
         whole = fresh.as_strided((span_of(fresh),), (1,), fresh.storage_offset())
-        fresh = whole.clone().as_strided(fresh.shape, fresh.stride())
-    return fresh.requires_grad_(tensor.requires_grad)
+        made = whole.clone().as_strided(fresh.shape, fresh.stride())
+    return made.requires_grad_(tensor.requires_grad)
 
 
 def span_of(tensor: torch.Tensor) -> int:

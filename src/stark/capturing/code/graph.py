@@ -53,9 +53,8 @@ def by_graph(module: nn.Module, binding: Binding, form: Form, reason: str) -> Ca
     Raises CannotCapture if the module cannot be exported, or the graph has parts that are no operators.
     """
     assert form.example is not None
-    example: Example = pytree.tree_map_only(
-        torch.Tensor, copied, form.example
-    )  # no tensor occurs twice
+    each_once = pytree.tree_map_only(torch.Tensor, copied, form.example)
+    example: Example = each_once  # no tensor occurs twice
     program = exported(module, example, form.grad)
     init = ["super().__init__()", *_state(module, program)]
     init += finishing(module)
