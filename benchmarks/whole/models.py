@@ -58,7 +58,7 @@ def mixture() -> nn.Module:
         num_attention_heads=4 if SMALL else 32,
         num_key_value_heads=2 if SMALL else 8,
         num_local_experts=4 if SMALL else 8,
-        experts_implementation="eager",
+        experts_implementation="eager",  # type: ignore[call-arg]
         use_cache=False,
     )
     return _made(lambda: MixtralForCausalLM(config), torch.bfloat16)
@@ -69,7 +69,8 @@ def convnext() -> nn.Module:
     import timm
 
     model = _made(lambda: timm.create_model("convnext_tiny"), torch.float32)
-    return model.to(memory_format=torch.channels_last)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
 
 
 def convnext_inputs() -> tuple[torch.Tensor]:
@@ -117,12 +118,12 @@ def liger(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def grouped_products(model: nn.Module) -> Iterator[None]:
     """The experts by `torch._grouped_mm`, as transformers offers it."""
-    before = model.config._experts_implementation
-    model.config._experts_implementation = "grouped_mm"
+    config: Any = model.config
+    before, config._experts_implementation = config._experts_implementation, "grouped_mm"
     try:
         yield
     finally:
-        model.config._experts_implementation = before
+        config._experts_implementation = before
 
 
 @dataclass(frozen=True)

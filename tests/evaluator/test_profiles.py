@@ -137,7 +137,7 @@ PRODUCT = STREAM.replace("torch.relu(x)", "x @ x").replace("1 << 27", "4096, 409
 
 MANY_SMALL = STREAM.replace("1 << 27", "1024").replace(
     "return torch.relu(x)",
-    "for _ in range(256):\n            x = torch.relu(x) + 0.5\n        return x",
+    "for _ in range(256):\n            x = torch.relu(x.view(32, 32).mT.mT).view(1024)\n        return x",
 )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+
 import torch
 
 SCHEMAS = (
@@ -15,12 +18,18 @@ DEFINED: list[torch.library.Library] = []
 
 
 def make_importable() -> None:
-    """Define the operators that are missing. Call it before importing torchvision, timm or transformers."""
-    if DEFINED:
+    """Define the operators that are missing. Call it before importing torchvision, timm or transformers.
+
+    Where the extension loads, it defines them itself, and a second definition would end the process.
+    """
+    if DEFINED or importlib.util.find_spec("torchvision") is None:
         return
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for schema in SCHEMAS:
-        name = schema.partition("(")[0]
-        if not torch._C._jit_get_schemas_for_operator(f"torchvision::{name}"):
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for schema in SCHEMAS:
             library.define(schema)
-    DEFINED.append(library)
+        DEFINED.append(library)

@@ -21,7 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from stark.evaluator.judge.problem.roofline import flops_of
+from stark.evaluator.judge.problem.flops import flops_of
+from stark.evaluator.judge.problem.roofline import arithmetic_of
 from stark.regions.forms import Form, form_of_call
 
 LOOKUPS = {"embedding", "index_select", "index", "gather", "take", "take_along_dim"}
@@ -158,13 +159,14 @@ class Counting(TorchDispatchMode):
                 self._count += 1
         if free or not self._open:
             return
-        flops = flops_of(operator, args, kwargs, result, self._kind)
+        flops = self._flops(operator, args, kwargs, result)
         reads, writes = _moved(func, name, args, kwargs, result)
         place = Place(name, self._open[-1].path, *_line())
         for call in self._open:
             call.operators.add(place)
             call.flops.update(flops)
-            if name in UNCOUNTED or func.namespace not in ("aten", "prims"):
+            unknown = operator in flop_registry and not flops
+            if unknown or name in UNCOUNTED or func.namespace not in ("aten", "prims"):
                 call.uncounted.add(name)
             call.read.update(part for part in reads if not self._is_inside(part, call))
             call.written.update(part for part in writes if not self._is_inside(part, call))
@@ -172,6 +174,13 @@ class Counting(TorchDispatchMode):
     def _is_inside(self, part: Part, call: Counted) -> bool:
         """Whether the call made the storage."""
         return self._made.get(part.storage, -1) >= call.begun
+
+    def _flops(self, operator: Any, args: Any, kwargs: Any, result: object) -> dict[str, int]:
+        count = flops_of(operator, args, kwargs, result)
+        given = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), None)
+        if count is None or given is None:
+            return {}
+        return {arithmetic_of("conv" in str(operator), given.dtype, self._kind): count}
 
 
 def _line() -> tuple[CodeType | None, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -17,6 +18,9 @@ from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
+
+LEAST_MB = 1024.0
+"""Memory for example arguments, in MB, where a tenth of the free memory is less."""
 
 
 @dataclass
@@ -98,7 +102,7 @@ class Calls:
 
 
 @contextmanager
-def recording(model: nn.Module, limit_mb: float = 1024.0) -> Iterator[Calls]:
+def recording(model: nn.Module, limit_mb: float | None = None) -> Iterator[Calls]:
     """Record how the modules of `model` are called inside the `with` block.
 
     ```python
@@ -111,7 +115,8 @@ def recording(model: nn.Module, limit_mb: float = 1024.0) -> Iterator[Calls]:
 
     Args:
         model: Any module; its submodules are recorded too.
-        limit_mb: How many MB of example arguments are kept. Forms beyond it are counted, but cannot be captured.
+        limit_mb: How many MB of example arguments are kept; by default a tenth of the free memory of the model's device,
+            and at least 1024. Forms beyond it are counted, but cannot be captured.
 
     Raises UsageError if `model` is not an nn.Module, or is TorchScript. Parts in TorchScript are not recorded.
     """
@@ -120,7 +125,7 @@ def recording(model: nn.Module, limit_mb: float = 1024.0) -> Iterator[Calls]:
     if isinstance(model, torch.jit.ScriptModule):
         raise UsageError("TorchScript takes no hooks; record the model before scripting")
     calls = Calls(model)
-    note = _Notebook(calls, limit_mb)
+    note = _Notebook(calls, _tenth_of_memory_mb(model) if limit_mb is None else limit_mb)
     with ExitStack() as hooks:
         hooks.enter_context(eagerly())
         for path, module in model.named_modules():
@@ -131,6 +136,15 @@ def recording(model: nn.Module, limit_mb: float = 1024.0) -> Iterator[Calls]:
             )
             hooks.callback(hook.remove)
         yield calls
+
+
+def _tenth_of_memory_mb(model: nn.Module) -> float:
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(free / 1e7, LEAST_MB)
 
 
 @contextmanager

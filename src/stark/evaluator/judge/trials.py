@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
+from stark.core.precision import CLASSES, Precision, floor_of
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
@@ -120,11 +121,13 @@ class Trial:
 
 
 class Allowed(NamedTuple):
-    """The error budget of one output and the reference's own error, both as relative RMS, and the budget as an RMS error."""
+    """The error budget of one output and the reference's own error, both as relative RMS, and the budgets as RMS errors."""
 
     budget: float
     reference_error: float
-    absolute: float
+    absolute: Mapping[Precision, float]
+    """For each class."""
+
     is_zero: bool
     """Whether each exact value is zero."""
 
@@ -170,8 +173,8 @@ class Trials:
         self.error_budgets: tuple[float | None, ...] = ()
         """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
 
-        self._absolute: tuple[float, ...] = ()
-        """The RMS error of each output that passes on the problem's own inputs."""
+        self._absolute: tuple[Mapping[Precision, float], ...] = ()
+        """The RMS error of each output that passes on the problem's own inputs, for each class."""
 
         self.oracle_is_float64 = True
         self.short_of_memory = False
@@ -197,7 +200,8 @@ class Trials:
             self.kept.clear()
             outputs = [self._allowed(trial) for trial in self.nominal]
         self._absolute = tuple(
-            min(each.absolute for each in draws) for draws in zip(*outputs, strict=True)
+            {kind: min(each.absolute[kind] for each in draws) for kind in CLASSES}
+            for draws in zip(*outputs, strict=True)
         )
         self.error_budgets = tuple(
             min(each.budget for each in draws) or None for draws in zip(*outputs, strict=True)
@@ -328,11 +332,15 @@ class Trials:
             for exact, ours, far in zip(oracle or eager, eager, moves, strict=True)
         ]
         if not bounded and self._absolute:
-            found = [
-                replace(each, granted=min(GRANTED_SHARE * absolute / each.scale, MOST_GRANTED))
-                for each, absolute in zip(
-                    found, (*self._absolute, *[0.0] * len(found)), strict=False
-                )
+            granted = [
+                {
+                    kind: min(GRANTED_SHARE * passes / each.scale, MOST_GRANTED)
+                    for kind, passes in absolute.items()
+                }
+                for each, absolute in zip(found, self._absolute, strict=False)
+            ]
+            found[: len(granted)] = [
+                replace(each, granted=grant) for each, grant in zip(found, granted, strict=False)
             ]
         return self._with_noise(found)
 
@@ -347,8 +355,9 @@ class Trials:
         )
         for index in self._noise:
             each = found[index]
-            own = NOISE_FACTOR * each.eager_errors.relative_rms
-            found[index] = replace(each, granted=max(own, each.floor * largest / each.scale))
+            own, share = NOISE_FACTOR * each.eager_errors.relative_rms, largest / each.scale
+            granted = {kind: max(own, floor_of(kind, each.dtype) * share) for kind in CLASSES}
+            found[index] = replace(each, granted=granted)
         return found
 
     def _moves(
@@ -375,7 +384,7 @@ class Trials:
             Allowed(
                 each.budget,
                 each.eager_errors.relative_rms,
-                each.budget * each.scale,
+                {kind: each.budget_in(kind) * each.scale for kind in CLASSES},
                 bool(self._gradients) and not bool(each.oracle.any()),
             )
             for each in outputs
@@ -453,5 +462,6 @@ def _is_accurate(output: ExpectedTensor) -> bool:
     return (
         all(bool(piece.isfinite().all()) for (piece,) in pieces(output.oracle))
         and not output.eager_errors.nonfinite_mismatches
-        and output.eager_errors.relative_rms < max(REGIME_ERROR_LIMIT, output.floor, output.granted)
+        and output.eager_errors.relative_rms
+        < max(REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0))
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -116,6 +118,30 @@ def test_a_single_wrong_element_counts_for_the_class() -> None:
     found = compare(wrong, expect(oracle, oracle.float(), Terms("tf32")))
 
     assert found.errors.relative_rms < 2e-5
+    assert ("tf32", True) == (found.meets, found.passes)
+
+
+def test_what_a_regime_grants_to_a_class_names_no_stricter_one() -> None:
+    oracle = normal(64, 64)
+    terms = Terms("fp32-split", bounded=False)
+    expected = replace(
+        expect(oracle, oracle.float(), terms), granted={"reference": 1e-4, "fp32-split": 1e-3}
+    )
+
+    found = [compare(with_error(oracle, error), expected) for error in (5e-5, 5e-4, 5e-3)]
+
+    assert ["reference", "fp32-split", None] == [each.meets for each in found]
+
+
+def test_a_lost_row_counts_for_the_class() -> None:
+    oracle = normal(2048, 128)
+    oracle[5] *= 1e-5
+    wrong = oracle.float()
+    wrong[5] *= 1.05
+
+    found = compare(wrong, expect(oracle, oracle.float(), Terms("tf32")))
+
+    assert found.errors.relative_rms < 2e-6
     assert ("tf32", True) == (found.meets, found.passes)
 
 

@@ -19,6 +19,7 @@ from torch.utils.flop_counter import flop_registry
 from stark.core.device import Device, Roofline
 from stark.core.precision import DEFAULT, Precision, looser
 from stark.evaluator.judge.problem import processor
+from stark.evaluator.judge.problem.flops import flops_of
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.processes.placing import Placed
 
@@ -214,9 +215,10 @@ class Operations(TorchDispatchMode):
             self._note(str(operator), result)
             return result
         result = func(*args, **kwargs)
-        for arithmetic, flops in flops_of(operator, args, kwargs, result, self._kind).items():
-            self.counted[arithmetic] += flops
-            self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
+        given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
+        arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
+        self.counted[arithmetic] += flops_of(operator, args, kwargs, result) or 0
+        self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
         return result
 
     def _note(self, operator: str, result: object) -> None:
@@ -233,18 +235,6 @@ class Operations(TorchDispatchMode):
             if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.itemsize < 4:
                 narrow: Precision = "tf32" if leaf.dtype == torch.float16 else "bf16"
                 self.precision = looser(self.precision, narrow)
-
-
-def flops_of(
-    operator: Any, args: Any, kwargs: Any, result: object, kind: Literal["cuda", "cpu"]
-) -> dict[str, int]:
-    """The floating-point operations of one call of an operator, by arithmetic; empty if they are not known."""
-    count = flop_registry.get(operator)
-    given = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), None)
-    if count is None or given is None:
-        return {}
-    arithmetic = arithmetic_of("conv" in str(operator), given.dtype, kind)
-    return {arithmetic: int(count(*args, **kwargs, out_val=result))}
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:

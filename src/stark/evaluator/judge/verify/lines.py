@@ -20,6 +20,11 @@ FEW, FEWEST, FEW_LOST = 64, 16, 0.5
 than FEWEST are not judged."""
 
 
+def share_lost(budget: float) -> float:
+    """The relative RMS error from which a line of usual length is lost."""
+    return min(max(BUDGETS * budget, LEAST_LOST), MOST_LOST)
+
+
 def lost_lines(
     result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor, chunk: int, budget: float
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -67,7 +72,7 @@ def _lost(
             rows[number, begin : begin + step] = squares.sum(1)
             columns[number] += squares.sum(0)
     kind = torch.finfo(result.dtype)
-    tiny, usual = kind.tiny / kind.eps, min(max(BUDGETS * budget, LEAST_LOST), MOST_LOST)
+    tiny, usual = kind.tiny / kind.eps, share_lost(budget)
     for name, sums, elements in (
         ("row", rows, length),
         ("column", columns, result.numel() // length),

@@ -21,8 +21,8 @@ otherwise admit any arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 
@@ -36,7 +36,7 @@ from stark.core.precision import (
     limit_of,
     looser,
 )
-from stark.evaluator.judge.verify.lines import lost_lines
+from stark.evaluator.judge.verify.lines import lost_lines, share_lost
 
 LARGEST_FACTOR = 20.0
 """A single element may always have an error of up to this multiple of the allowed RMS error."""
@@ -108,8 +108,8 @@ class ExpectedTensor:
     moves: float = 0.0
     """The relative RMS by which the exact result moves when each input moves by half a unit in its last place."""
 
-    granted: float = 0.0
-    """A relative RMS error that passes in every class: in a regime, a share of what passes on the problem's own inputs."""
+    granted: Mapping[Precision, float] = field(default_factory=dict)
+    """A relative RMS error that passes in a class: in a regime, a share of what passes on the problem's own inputs."""
 
     @property
     def exact(self) -> bool:
@@ -137,7 +137,7 @@ class ExpectedTensor:
             return 0.0
         own = max(self.eager_errors.relative_rms, MOVES * self.moves / REFERENCE_FACTOR)
         budget = budget_of(precision, self.dtype, own, self._limit_in(precision))
-        return max(budget, self.granted)
+        return max(budget, self.granted.get(precision, 0.0))
 
     def cap_in(self, precision: Precision) -> float:
         """Largest error of a single element that passes in this class."""
@@ -159,10 +159,22 @@ class ExpectedTensor:
             return math.inf
         return limit_of(looser(precision, self.terms.own), self.dtype)
 
-    def lost(self, result: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The indices of a floating-point result's lost rows and columns, by `row` and `column`."""
+    def lost(
+        self, result: torch.Tensor, precision: Precision | None = None
+    ) -> dict[str, torch.Tensor]:
+        """The indices of a floating-point result's lost rows and columns, by `row` and `column`; by default in its class."""
         chunk = CHUNKS[result.device.type]
-        return dict(lost_lines(result, self.oracle, self.eager, chunk, self.budget))
+        budget = self.budget_in(precision or self.terms.precision)
+        return dict(lost_lines(result, self.oracle, self.eager, chunk, budget))
+
+    def met_by(self, result: torch.Tensor, errors: Errors) -> Precision:
+        """The strictest class that admits a result which passes."""
+        own = self.terms.precision
+        for each in CLASSES[: CLASSES.index(own)]:
+            same = share_lost(self.budget_in(each)) == share_lost(self.budget)
+            if self.admits(errors, each) and (same or not self.lost(result, each)):
+                return each
+        return own
 
 
 @dataclass(frozen=True)
@@ -274,7 +286,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
         and expected.admits(errors, expected.terms.precision)
         and not expected.lost(result)
     )
-    meets = next(each for each in CLASSES if expected.admits(errors, each)) if passes else None
+    meets = expected.met_by(result, errors) if passes else None
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = passes and all(
         _close(ours, theirs, tolerance) for ours, theirs in pieces(result, expected.eager)
