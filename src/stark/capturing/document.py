@@ -14,9 +14,9 @@ from typing import Any
 from torch import nn
 
 from stark.capturing.calls.cases import Binding, Case
+from stark.capturing.described import kind_of
 from stark.capturing.expressions.drawing import draw_value
 from stark.capturing.expressions.stored import UNPACKED
-from stark.capturing.structure import kind_of
 
 WIDTH = 100
 """Characters of a line in the docstring and in the constants; lines of code are as long as they are."""

@@ -8,11 +8,6 @@ import torch
 from torch import nn
 
 
-def kind_of(module: nn.Module) -> str:
-    """The class as `package.module:QualifiedName`."""
-    return f"{type(module).__module__}:{type(module).__qualname__}"
-
-
 def structure_of(module: nn.Module) -> int:
     """The same for modules that differ only in the values of their state, or in layers that return their input."""
     if _does_nothing(module):

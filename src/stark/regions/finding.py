@@ -13,7 +13,7 @@ from torch import nn
 
 from stark.capturing.calls.recording import Calls, eagerly
 from stark.capturing.calls.repeating import unchanged
-from stark.capturing.structure import kind_of
+from stark.capturing.described import kind_of
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.evaluator.judge.building.cache import cache_folder

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from stark.capturing.calls.values import copied, form_of, tensors_of
-from stark.capturing.structure import kind_of, structure_of
+from stark.capturing.described import kind_of
+from stark.capturing.structure import structure_of
 from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
