@@ -8,6 +8,7 @@ import platform
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
@@ -36,12 +37,11 @@ MOST_S = 0.5
 REPEATS = 4
 """A measurement is repeated so often. The shortest time counts."""
 
-SCALES = 0.93
-PATIENCE_S = 1.0
+FIRST_S, LATER_S = 1.0, 0.1
+"""The first judge on a CPU measures each peak, and the bandwidths together, for so long: other programs slow most
+measurements down."""
+
 PAUSE_S = 0.004
-"""The first judge on a CPU measures for so long, with pauses, since other programs slow most measurements down: each
-peak, unless all threads reach this share of what one thread reaches times their number (cores that share a unit never
-do), and the bandwidths together."""
 
 ADMITTED: dict[Precision, tuple[str, ...]] = {
     "reference": ("fp32", "tf32x3", "bf16x6"),
@@ -71,14 +71,14 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
 
     The `first` measurement of a CPU takes one to four seconds more.
     """
-    patience_s = PATIENCE_S if first else 0.0
     kind = "cuda" if device.type == "cuda" else "cpu"
+    seconds = FIRST_S if first else LATER_S
+    kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
+    peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}
     with _on_separate_cores() if kind == "cpu" else nullcontext():
         bandwidth = bandwidth_now(device)
-        kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
-        peaks = {name: _matrix_rate(device, dtype, patience_s) for name, dtype in kinds.items()}
         if kind == "cpu":
-            each_s = patience_s / len(SIZES)
+            each_s = FIRST_S / len(SIZES) if first else 0.0
             bandwidths = {size: bandwidth_now(device, size // 2, each_s) for size in SIZES}
     if kind == "cpu":
         return Device(
@@ -98,7 +98,7 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
             blas=processor.blas(),
         )
     found = torch.cuda.get_device_properties(device)
-    peaks["tf32"] = _matrix_rate(device, torch.float32, patience_s, tf32=True)
+    peaks["tf32"] = _matrix_rate(device, torch.float32, seconds, tf32=True)
     return Device(
         kind=kind,
         index=device.index or 0,
@@ -307,7 +307,7 @@ def caches_bytes(device: Device) -> float:
 
 
 def _matrix_rate(
-    device: torch.device, dtype: torch.dtype, patience_s: float, tf32: bool = False
+    device: torch.device, dtype: torch.dtype, seconds: float, tf32: bool = False
 ) -> float:
     """Measure TFLOP/s of a square matrix product of random numbers: a small one first, in case this type is emulated."""
     small, size = MATRIX[device.type]
@@ -319,25 +319,35 @@ def _matrix_rate(
         if 2 * size**3 / rate / 1e12 > MOST_S:
             return rate
         if device.type == "cpu":
-            return _undisturbed_rate(dtype, size, patience_s)
+            return _cores_rate(dtype, size, seconds)
         return max(rate, _product_rate(device, dtype, size))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _undisturbed_rate(dtype: torch.dtype, size: int, patience_s: float) -> float:
-    """Measure TFLOP/s of all of a CPU's threads, also while other programs run (see `SCALES`)."""
-    cpu = torch.device("cpu")
-    with _one_thread():
-        rate = _product_rate(cpu, dtype, size)
-    enough = SCALES * torch.get_num_threads() * rate
-    end = time.monotonic() + patience_s
-    while rate < enough:
-        rate = max(rate, _product_rate(cpu, dtype, size))
-        if time.monotonic() > end:
-            break
-        time.sleep(PAUSE_S)
-    return rate
+def _cores_rate(dtype: torch.dtype, size: int, seconds: float) -> float:
+    """Measure TFLOP/s of all of a CPU's threads together, each with products of its own.
+
+    Each thread counts its own processor time. That leaves out the time in which other programs have its core, and no
+    thread waits for another.
+    """
+
+    def rate(_: int) -> float:
+        torch.set_num_threads(1)
+        left = torch.randn(size, size).to(dtype)
+        best_s, end = math.inf, time.monotonic() + seconds
+        while time.monotonic() < end:
+            begin = time.thread_time()
+            left @ left
+            best_s = min(best_s, time.thread_time() - begin)
+        return 2 * size**3 / best_s / 1e12
+
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            return sum(pool.map(rate, range(threads)))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _product_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
