@@ -1,6 +1,4 @@
-"""Decides branches of a module's code that depend only on its attributes, on constants and on constant arguments, and drops
-those that no recorded call went through.
-"""
+"""Leaves out branches of a module's code: those that its attributes and constants decide, and those that no call took."""
 
 from __future__ import annotations
 
@@ -263,7 +261,10 @@ class Shorten(ast.NodeTransformer):
 
 
 class Prune(ast.NodeTransformer):
-    """Drops `if` branches without a line that ran."""
+    """Drops `if` branches without a line that ran.
+
+    This is exact only if control flow does not depend on the values of tensors: the caller ensures that (`source`).
+    """
 
     def __init__(self, lines: set[int]) -> None:
         self._lines = lines

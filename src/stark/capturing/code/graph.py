@@ -32,6 +32,7 @@ from stark.capturing.document import Captured
 from stark.capturing.expressions.drawing import parameter
 from stark.capturing.expressions.literals import literal, nested
 from stark.capturing.expressions.stored import exact
+from stark.capturing.forms import tensors_in
 
 HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 
@@ -140,7 +141,12 @@ def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:
 def _forward(program: ExportedProgram, binding: Binding, example: Example) -> list[str]:
     """The statements of forward."""
     signature = program.graph_signature
-    paths = dict(_paths(binding, example))
+    given_by_name = zip(binding.arguments, binding.values(example), strict=True)
+    paths = {
+        id(tensor): path
+        for name, value in given_by_name
+        for path, tensor in tensors_in(value, name)
+    }
     leaves = pytree.tree_leaves(example)
     given = [spec for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
     if len(given) != len(leaves):
@@ -172,23 +178,6 @@ def _forward(program: ExportedProgram, binding: Binding, example: Example) -> li
     structure = program.call_spec.out_spec
     assert structure is not None
     return [*lines, f"return {_nested(pytree.tree_unflatten(returned, structure))}"]
-
-
-def _paths(binding: Binding, example: Example) -> Iterator[tuple[int, str]]:
-    """For the id of each tensor, the expression that reaches it from forward's parameters."""
-
-    def walk(value: Any, path: str) -> Iterator[tuple[int, str]]:
-        if isinstance(value, torch.Tensor):
-            yield id(value), path
-        elif isinstance(value, Mapping):
-            for key, inner in value.items():
-                yield from walk(inner, f"{path}[{key!r}]")
-        elif isinstance(value, (tuple, list)):
-            for index, inner in enumerate(value):
-                yield from walk(inner, f"{path}[{index}]")
-
-    for name, value in zip(binding.arguments, binding.values(example), strict=True):
-        yield from walk(value, name)
 
 
 def _nested(value: Any) -> str:
