@@ -92,7 +92,7 @@ def rows() -> list[tuple[str, str, float]]:
         measure("inference", "kernel, no_grad", module, each.shell.run)
     with torch.inference_mode():
         measure("inference", "kernel, inference_mode", module, each.shell.run)
-    own = each.original.__get__(module)
+    own = each.parts.original.__get__(module)
     measure("gradients", "original, since gradients are not verified", module, own)
     trained, applied = bound(backward=True)
     [other] = applied.bound.values()

@@ -24,9 +24,10 @@ from torch import nn
 from whole.models import MODELS, Whole
 
 import stark
+from stark.capturing.calls.repeating import unchanged
 from stark.core.measurement import Measurement, speedup
 from stark.regions.clocks import clock_of, wall_s
-from stark.regions.workload import device_of, restored, seeded
+from stark.regions.workload import device_of, seeded
 
 ROUNDS = 15
 WARM_UPS = 3
@@ -118,7 +119,7 @@ def times(
     if whole.library is not None:
         ways[whole.library_name] = lambda _: whole.library(model)  # type: ignore[misc]
     samples: dict[str, list[float]] = {name: [] for name in ways}
-    with restored(model):
+    with unchanged(model, trains=model.training):
         for turn in range(rounds + 1):
             for name, way in list(ways.items()):
                 try:

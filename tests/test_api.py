@@ -18,10 +18,12 @@ from stark.core.evaluation import Evaluation
 from stark.events import AttemptFinished, CheckFinished, Event, Prepared, Started
 from stark.languages import language
 from stark.recorded import record, write_recording
+from stark.regions.results import Captured
 from stark.store import Store
 from support.examples import guide_example
 from support.executor import FakeExecutor
 from support.nodes import CPU, correct, failure
+from support.regions import region
 
 EXAMPLE = guide_example(language("cpp"))
 PROBLEM = stark.Problem(name="normalize", source=EXAMPLE.problem.source)
@@ -99,6 +101,27 @@ def test_a_run_without_a_correct_kernel_has_none(given: dict[str, Any], tmp_path
 
     assert (None, None) == (result.kernel, result.speedup)
     assert ["incorrect"] == [node.evaluation.status for node in result.tree.nodes]
+
+
+def test_regions_share_a_budget(given: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "problem.py"
+    file.write_text(PROBLEM.source)
+    captured = [
+        Captured(region=region("first", 3.0), file=str(file)),
+        Captured(region=region("hooked", 2.0), refused="it has a hook"),
+        Captured(region=region("second", 1.0), file=str(file)),
+    ]
+    first, refused, second = stark.optimize_regions(
+        captured, attempts=1, dollars=0.08, price="3/15", **given
+    )
+
+    assert first.kernel is not None and first.result is not None and second.result is not None
+    assert (None, None, "it has a hook") == (refused.result, refused.kernel, refused.reason)
+    assert 0.06 == pytest.approx(first.result.run.config.budget.dollars)
+    assert 0.08 - 0.036 == pytest.approx(second.result.run.config.budget.dollars)
+    assert ["first", "hooked", "second"] == [
+        each.region.module for each in (first, refused, second)
+    ]
 
 
 def test_gradients_are_asked_for_in_the_problem_that_is_stored(given: dict[str, Any]) -> None:

@@ -19,12 +19,13 @@ SOURCE = Path(stark.__file__).parent
 
 NAMES = """
 Applied Budget Calls Executor Kernel Ledger MachineError ModelError Price Problem ProblemError Result StarkError UsageError
-abench aevaluate aoptimize apply aresume bench capture evaluate hotspots load_run open_executor optimize recording resume runs verify
+abench aevaluate aoptimize aoptimize_regions apply aresume bench capture capture_regions evaluate hotspots load_run
+open_executor optimize optimize_regions recording resume runs verify
 """.split()
 
 FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(stark, name))]
 
-AWAITED = ("abench", "aevaluate", "aresume")
+AWAITED = ("abench", "aevaluate", "aoptimize_regions", "aresume")
 """Their examples are those of the functions that wait for them."""
 
 IMPORT_MS = 50.0
@@ -43,7 +44,7 @@ print(*{"torch", "pydantic", "pydantic_ai", "sqlalchemy", "asyncio"} & set(sys.m
 def test_the_public_names() -> None:
     assert NAMES == stark.__all__
     assert set(NAMES) <= set(dir(stark))
-    assert 16 == len(FUNCTIONS)
+    assert 19 == len(FUNCTIONS)
     with pytest.raises(AttributeError, match="'stark' has no attribute 'nothing'"):
         stark.nothing  # type: ignore[attr-defined] # noqa: B018
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stark.api import resume as resume
     from stark.api import runs as runs
     from stark.benches.entry import abench as abench
+    from stark.capturing.calls.recording import Calls as Calls
+    from stark.capturing.calls.recording import recording as recording
     from stark.capturing.entry import capture as capture
-    from stark.capturing.recording import Calls as Calls
-    from stark.capturing.recording import recording as recording
     from stark.core.errors import MachineError as MachineError
     from stark.core.errors import ModelError as ModelError
     from stark.core.errors import ProblemError as ProblemError
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     from stark.deploy.verify import verify as verify
     from stark.evaluator.executors import Executor as Executor
     from stark.evaluator.executors import open_executor as open_executor
+    from stark.improving import aoptimize_regions as aoptimize_regions
+    from stark.improving import optimize_regions as optimize_regions
     from stark.ledger import Ledger as Ledger
+    from stark.regions.capturing import capture_regions as capture_regions
     from stark.regions.finding import hotspots as hotspots
     from stark.results import Kernel as Kernel
     from stark.results import Result as Result
@@ -61,7 +64,9 @@ _HOMES = {
     "stark.deploy.apply": "Applied apply",
     "stark.deploy.verify": "verify",
     "stark.evaluator.executors": "Executor open_executor",
+    "stark.improving": "aoptimize_regions optimize_regions",
     "stark.ledger": "Ledger",
+    "stark.regions.capturing": "capture_regions",
     "stark.regions.finding": "hotspots",
     "stark.results": "Kernel Result",
 }

@@ -47,7 +47,7 @@ T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
+def waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
     """Copy the signature of `awaited`, and append the docstring of `awaited` without its first paragraph."""
 
     def explain(function: Function) -> Function:
@@ -116,7 +116,7 @@ async def aoptimize(
 aoptimize.__doc__ = f"{inspect.cleandoc(aoptimize.__doc__ or '')}\n\n{options_text()}"
 
 
-@_waits_for(aoptimize)
+@waits_for(aoptimize)
 def optimize(problem: Problem | str | Path | None = None, **options: Any) -> Result:
     """Search for a faster kernel for a problem until a limit is reached.
 
@@ -126,7 +126,7 @@ def optimize(problem: Problem | str | Path | None = None, **options: Any) -> Res
     result.kernel.save("my_kernel.py")
     ```
     """
-    return _run(aoptimize(problem, **options))
+    return run_to_end(aoptimize(problem, **options))
 
 
 async def aresume(
@@ -181,7 +181,7 @@ async def aresume(
         return await worked(run, opened, recording, judge, unpriced, within, on_event)
 
 
-@_waits_for(aresume)
+@waits_for(aresume)
 def resume(run_id: str = "last", **options: Any) -> Result:
     """Finish an interrupted run, or continue a run with a larger budget. Limits count from the beginning of the run.
 
@@ -189,7 +189,7 @@ def resume(run_id: str = "last", **options: Any) -> Result:
     result = stark.resume("softmax-12ab", attempts=60)
     ```
     """
-    return _run(aresume(run_id, **options))
+    return run_to_end(aresume(run_id, **options))
 
 
 async def aevaluate(
@@ -238,7 +238,7 @@ async def aevaluate(
             await executor.close()
 
 
-@_waits_for(aevaluate)
+@waits_for(aevaluate)
 def evaluate(
     problem: Problem | str | Path, *candidates: str | Path | Kernel, **options: Any
 ) -> list[Judged]:
@@ -249,7 +249,7 @@ def evaluate(
     print(judged.evaluation.status)
     ```
     """
-    return _run(aevaluate(problem, *candidates, **options))
+    return run_to_end(aevaluate(problem, *candidates, **options))
 
 
 def runs(store: str = STORE) -> list[RunSummary]:
@@ -283,7 +283,7 @@ def load_run(run_id: str | Path = "last", store: str = STORE) -> Result:
         return Result.of_store(opened, run_id)
 
 
-@_waits_for(abench)
+@waits_for(abench)
 def bench(
     problems: Suite | Sequence[str | Path],
     *,
@@ -300,10 +300,10 @@ def bench(
     report = stark.bench(["problems/"], strategies=["stark", "sampling"], model="ollama:qwen3", attempts=10)
     ```
     """
-    return _run(abench(problems, strategies=strategies, seeds=seeds, **options))
+    return run_to_end(abench(problems, strategies=strategies, seeds=seeds, **options))
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end. Raises UsageError if an event loop is already running, as in a notebook."""
     try:
         asyncio.get_running_loop()

@@ -18,9 +18,9 @@ from torch.utils import _pytree as pytree
 
 import stark
 from stark.capturing import entry
+from stark.capturing.calls.loading import record
+from stark.capturing.calls.recording import Calls, recording
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.loading import record
-from stark.capturing.recording import Calls, recording
 from stark.core.problem import Problem
 from stark.problems import load
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 import stark
-from stark.capturing.recording import recording
+from stark.capturing.calls.recording import recording
 
 
 class InPlace(nn.Module):

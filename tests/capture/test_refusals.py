@@ -13,7 +13,7 @@ from capture_zoo import IDS, llama
 from torch import nn
 
 import stark
-from stark.capturing.recording import Calls, recording
+from stark.capturing.calls.recording import Calls, recording
 from stark.core.errors import ProblemError, UsageError
 
 X = torch.randn(2, 8)

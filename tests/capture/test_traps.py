@@ -14,7 +14,7 @@ from test_capture import names_of
 from torch import nn
 
 import stark
-from stark.capturing.recording import recording
+from stark.capturing.calls.recording import recording
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 

@@ -7,27 +7,12 @@ import pytest
 from cli_samples import OPTIMIZE, Stark
 
 from stark.core.measurement import Speedup
-from stark.regions.results import Answer, Captured, Comparison, Hotspots, Region
+from stark.regions.results import Answer, Captured, Comparison, Hotspots
 from support.executor import FakeExecutor
+from support.regions import region
 
 OPTIONS = [*OPTIMIZE[2:], "--attempts", "3"]
 COMMAND = ["hotspots", "users:Model", "--inputs", "users:example", "--optimize", "2", *OPTIONS]
-
-
-def region(module: str, saving_ms: float) -> Region:
-    return Region(
-        name=f"users:{module.title()}",
-        module=module,
-        paths=(module,),
-        calls=1,
-        form="64x64 fp32",
-        time_ms=5,
-        share=0.4,
-        saving_ms=saving_ms,
-        operators=3,
-        least_bytes=1,
-        flops=0,
-    )
 
 
 FOUND = Hotspots(
@@ -62,9 +47,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, workplace: Path) -> list[tuple[str, l
         if work == "compare":
             return Answer(comparison=COMPARISON)
         captured = (
-            Captured(region=0, file="problem.py"),
-            Captured(region=1, refused="hooked has a hook; remove it"),
-            Captured(region=2, file="norm.py"),
+            Captured(region=FOUND.regions[0], file="problem.py"),
+            Captured(region=FOUND.regions[1], refused="hooked has a hook; remove it"),
+            Captured(region=FOUND.regions[2], file="norm.py"),
         )
         return Answer(hotspots=FOUND, captured=captured)
 

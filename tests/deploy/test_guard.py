@@ -540,7 +540,7 @@ def test_a_graph_of_a_changed_module_has_the_original(
 @pytest.mark.slow
 def test_the_operator_is_well_formed(model: Stack, applied: guard.Applied) -> None:
     bound = applied.bound["layers.0"]
-    state = [bound.tensors[name]() for name in bound.contract.state]
+    state = [bound.parts.tensors[name]() for name in bound.contract.state]
 
     torch.library.opcheck(bound.kernel.operator, (0, list(inputs()), state))
 

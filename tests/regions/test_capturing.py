@@ -5,27 +5,11 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from stark.capturing.recording import Calls
-from stark.core.errors import UsageError
+from stark.capturing.calls.recording import Calls
+from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.regions.capturing import capture_regions
-from stark.regions.results import Region
-
-
-def region(module: str) -> Region:
-    return Region(
-        name=f"package.module:Outer.{module.title()}",
-        module=module,
-        paths=(module,),
-        calls=1,
-        form="",
-        time_ms=2,
-        share=0.5,
-        saving_ms=1,
-        operators=3,
-        least_bytes=1,
-        flops=0,
-    )
+from support.regions import region
 
 
 def test_the_best_regions_become_files_and_the_next_replace_those_refused(
@@ -39,15 +23,20 @@ def test_the_best_regions_become_files_and_the_next_replace_those_refused(
     def capture(module: nn.Module, calls: Calls) -> Problem:
         assert recorded is calls
         if module is model["hooked"]:
-            raise UsageError("it has a hook")
+            raise ProblemError("it has a hook")
         return Problem(name="any", source=f"# {module}")
 
     regions = [region(name) for name in names]
     monkeypatch.setattr("stark.regions.capturing.capture", capture)
     first, refused, second = capture_regions(model, recorded, regions, 2, tmp_path / "problems")
 
-    assert (1, None, "it has a hook") == (refused.region, refused.file, refused.refused)
-    assert [0, 2] == [first.region, second.region]
+    assert ("hooked", None, "it has a hook") == (
+        refused.region.module,
+        refused.file,
+        refused.refused,
+    )
+    assert ["linear", "norm"] == [first.region.module, second.region.module]
     assert str(tmp_path / "problems" / "Linear_1.py") == first.file
     assert str(tmp_path / "problems" / "Norm_2.py") == second.file
+    assert first.file is not None
     assert "# Linear" in Path(first.file).read_text()

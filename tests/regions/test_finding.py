@@ -20,7 +20,7 @@ from region_samples import (
 )
 from torch import nn
 
-from stark.capturing.recording import recording
+from stark.capturing.calls.recording import recording
 from stark.core.errors import UsageError
 from stark.regions.finding import Finder, hotspots
 from stark.regions.results import Hotspots, Region

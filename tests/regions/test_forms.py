@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.regions.forms import Form, form_of
+from stark.regions.forms import Form, form_of_call
 
 
 class Mode(Enum):
@@ -21,7 +21,7 @@ class Module(nn.Module):
 
 def form(*args: Any, **kwargs: Any) -> Form:
     with torch.no_grad():
-        return form_of(Module().eval(), args, kwargs)
+        return form_of_call(Module().eval(), args, kwargs)
 
 
 X = torch.ones(2, 8)
@@ -57,7 +57,7 @@ def test_other_constants_count_by_value() -> None:
 
 def test_modes_count() -> None:
     with torch.enable_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        found = form_of(Module().train(), (X,), {})
+        found = form_of_call(Module().train(), (X,), {})
 
     assert "2x8 fp32 train grad autocast" == found.text
     assert form(X).key != found.key

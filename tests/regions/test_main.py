@@ -65,7 +65,8 @@ def test_the_best_regions_become_problems(tmp_path: Path, monkeypatch: pytest.Mo
 
     [captured] = answer.captured
     assert answer.hotspots is not None
-    region = answer.hotspots.regions[captured.region]
+    region = captured.region
+    assert region in answer.hotspots.regions
     assert 0 == code
     assert ("hot_users:Slow", 3) == (region.name, region.calls)
     assert str(folder / "Slow_1.py") == captured.file

@@ -8,7 +8,7 @@ import pytest
 import torch
 from region_samples import find, without_gradients
 
-from stark.regions.forms import Structures
+from stark.capturing.structure import structure_of
 from support.vision import make_importable
 
 make_importable()
@@ -62,12 +62,11 @@ def test_stochastic_depth_does_not_tell_layers_apart_in_eval_mode() -> None:
     """The first block has none, and the others have increasing probabilities."""
     model = timm.create_model("convnext_atto", drop_path_rate=0.2).eval()
     first, second = model.stages[2].blocks[:2]
-    structures = Structures()
 
-    assert structures.of(first) == structures.of(second)
-    assert structures.of(first) != structures.of(model.stages[1].blocks[0])
+    assert structure_of(first) == structure_of(second)
+    assert structure_of(first) != structure_of(model.stages[1].blocks[0])
     model.train()
-    assert Structures().of(first) != Structures().of(second)
+    assert structure_of(first) != structure_of(second)
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from stark.capturing.calls.recording import Calls as Calls
+from stark.capturing.calls.recording import Form as Form
+from stark.capturing.calls.recording import recording as recording
 from stark.capturing.entry import capture as capture
-from stark.capturing.recording import Calls as Calls
-from stark.capturing.recording import Form as Form
-from stark.capturing.recording import recording as recording
 
 __all__ = ["Calls", "Form", "capture", "recording"]

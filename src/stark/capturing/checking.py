@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from stark.capturing.binding import Binding
-from stark.capturing.cannot import CannotCapture, reason_of
-from stark.capturing.cases import Case
-from stark.capturing.running import Outcome, call
-from stark.capturing.values import form_of, tensors_of
+from stark.capturing.calls.cases import Binding, Case
+from stark.capturing.calls.repeating import Outcome, call
+from stark.capturing.calls.values import form_of, tensors_of
+from stark.capturing.cannot import CannotCapture, users_code
+from stark.capturing.forms import TensorForm
 
 FILE = "<captured>"
 MODULE = "stark_captured"
@@ -45,10 +45,8 @@ def _loaded(text: str) -> Iterator[dict[str, Any]]:
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     sys.modules[MODULE] = home
     try:
-        try:
+        with users_code("the copied code does not load (REASON)"):
             exec(compile(text, FILE, "exec"), vars(home))
-        except Exception as error:  # copied code may raise anything
-            raise CannotCapture(f"the copied code does not load ({reason_of(error)})") from error
         yield vars(home)
     finally:
         sys.modules.pop(MODULE, None)
@@ -57,10 +55,8 @@ def _loaded(text: str) -> Iterator[dict[str, Any]]:
 
 def _model(module: nn.Module, space: dict[str, Any]) -> nn.Module:
     """The captured Model on the original's device, with its weights."""
-    try:
+    with users_code("the captured __init__ fails (REASON)"):
         model = space["Model"]()
-    except Exception as error:  # copied code may raise anything
-        raise CannotCapture(f"the captured __init__ fails ({reason_of(error)})") from error
     ours, theirs = model.state_dict(), module.state_dict()
     if difference := set(ours) ^ set(theirs):
         raise CannotCapture(f"the captured state differs in {', '.join(sorted(difference)[:3])}")
@@ -89,12 +85,9 @@ def _check_case(module: nn.Module, model: nn.Module, binding: Binding, case: Cas
     assert example is not None
     first = call(module, example, case.form.grad, ordered=binding.values)
     again = call(module, example, case.form.grad, ordered=binding.values)
-    try:
-        ours = call(
-            model, (tuple(binding.values(example)), {}), case.form.grad, ordered=lambda e: e[0]
-        )
-    except Exception as error:  # copied code may raise anything
-        raise CannotCapture(f"the captured forward fails ({reason_of(error)})") from error
+    given = tuple(binding.values(example)), dict[str, Any]()
+    with users_code("the captured forward fails (REASON)"):
+        ours = call(model, given, case.form.grad, ordered=lambda example: example[0])
     _compare(first, again, ours)
 
 
@@ -163,25 +156,16 @@ def _check_inputs(
     """The drawn inputs have the recorded forms, and forward takes them and returns outputs of the recorded shapes."""
     assert case.form.example is not None
     recorded = binding.values(case.form.example)
-    try:
+    with users_code("get_inputs fails (REASON)"):
         drawn = space["get_inputs"](case.name) if several else space["get_inputs"]()
-    except Exception as error:  # drawing runs generated code
-        raise CannotCapture(f"get_inputs fails ({reason_of(error)})") from error
     for name, theirs, ours in zip(binding.arguments, recorded, drawn, strict=True):
         for a, b in zip(tensors_of(theirs), tensors_of(ours), strict=True):
-            same_strides = a.stride() == b.stride() or (a.is_contiguous() and b.is_contiguous())
-            if (a.shape, a.dtype) != (b.shape, b.dtype) or not same_strides:
-                raise CannotCapture(
-                    f"the drawn {name} is {_form_text(b)} instead of {_form_text(a)}"
-                )
+            if fault := TensorForm.of(a).fault(b):
+                raise CannotCapture(f"the drawn {name} has {fault[0]}: {fault[1]}")
     device = next((t.device for t in tensors_of(recorded)), torch.device("cpu"))
     drawn = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), drawn)
-    try:
+    with users_code("the captured forward fails on drawn inputs (REASON)"):
         fresh = call(model, (tuple(drawn), {}))
-    except Exception as error:  # copied code may raise anything
-        raise CannotCapture(
-            f"the captured forward fails on drawn inputs ({reason_of(error)})"
-        ) from error
     known = call(model, (tuple(recorded), {}))
     for a, b in zip(tensors_of(known.outputs), tensors_of(fresh.outputs), strict=False):
         if a.shape != b.shape:

@@ -13,6 +13,7 @@ import types
 from typing import Any
 
 import torch
+from torch import nn
 
 LONGEST = 500
 """Longer texts are replaced by their digests."""
@@ -43,6 +44,11 @@ def _described(value: Any) -> str:
     if type(value) in (set, frozenset):
         return f"{type(value).__name__}({sorted(map(_described, value))})"
     return repr(value)
+
+
+def kind_of(module: nn.Module) -> str:
+    """The class as `package.module:QualifiedName`."""
+    return f"{type(module).__module__}:{type(module).__qualname__}"
 
 
 def definition(name: str) -> str:

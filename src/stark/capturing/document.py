@@ -8,16 +8,18 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pprint import pformat
 from typing import Any
 
 from torch import nn
 
-from stark.capturing.binding import Binding
-from stark.capturing.cases import Case
-from stark.capturing.drawing import draw_value
-from stark.capturing.layout import WIDTH, laid_out
-from stark.capturing.recording import kind_of
-from stark.capturing.stored import UNPACKED
+from stark.capturing.calls.cases import Binding, Case
+from stark.capturing.described import kind_of
+from stark.capturing.expressions.drawing import draw_value
+from stark.capturing.expressions.stored import UNPACKED
+
+WIDTH = 100
+"""Characters of a line in the docstring and in the constants; lines of code are as long as they are."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,18 @@ def write(
     if len(cases) > 1:
         declared = {"CASES": {case.name: case.weight for case in cases}, **declared}
     declared["ORIGINAL"] = _original(module, captured, binding)
-    names = laid_out("\n".join(f"{name} = {value!r}" for name, value in declared.items()))
-    body = laid_out("\n\n\n".join(parts))
+    names = "\n".join(_declaration(name, value) for name, value in declared.items())
+    body = "\n\n\n".join(parts)
     imports = _imports(captured.imports, body)
     return (
         f"{_docstring(module, [*captured.notes, *notes])}\n\n{imports}\n\n\n{body}\n\n\n{names}\n"
     )
+
+
+def _declaration(name: str, value: object) -> str:
+    begin = f"{name} = "
+    lines = pformat(value, width=WIDTH - len(begin), sort_dicts=False).splitlines()
+    return begin + f"\n{' ' * len(begin)}".join(lines)
 
 
 def _docstring(module: nn.Module, notes: Sequence[str]) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import torch
 from torch import nn
 
-from stark.capturing.binding import Binding, together
-from stark.capturing.cannot import CannotCapture, reason_of
-from stark.capturing.cases import MOST_CASES, Case, make_cases
+from stark.capturing.calls.cases import MOST_CASES, Binding, Case, make_cases, together
+from stark.capturing.calls.observing import Observed, observe
+from stark.capturing.calls.recording import Calls, Example, Form, eagerly
+from stark.capturing.calls.repeating import call, plain_state, unchanged
+from stark.capturing.calls.values import copied
+from stark.capturing.cannot import CannotCapture, users_code
 from stark.capturing.checking import check
+from stark.capturing.code.graph import by_graph
+from stark.capturing.code.source import by_source
 from stark.capturing.document import Captured, write
-from stark.capturing.graph import by_graph
-from stark.capturing.observing import Observed, observe
-from stark.capturing.recording import Calls, Form
 from stark.capturing.refusals import (
     has_hooks,
     refuse_form,
@@ -25,10 +26,6 @@ from stark.capturing.refusals import (
     refuse_outputs,
     unwrapped,
 )
-from stark.capturing.restoring import plain_state
-from stark.capturing.running import call
-from stark.capturing.source import by_source
-from stark.capturing.values import copied
 from stark.core.declared import Objective
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
@@ -68,34 +65,38 @@ def capture(
     module = unwrapped(module)
     refuse_module(module)
     forms = calls.of(module)
-    if not forms:
-        raise ProblemError(
-            f"The recorded calls have none of {type(module).__name__}; record a call of the model that contains it."
-        )
-    refuse_form(module, forms[0])
-    usable = [form for form in forms if _is_usable(module, form)]
-    if backward:
-        usable = [form for form in usable if form.grad]
-        if not usable:
-            raise ProblemError(
-                f"{type(module).__name__} was recorded without gradients; record a call without torch.no_grad."
-            )
+    usable = _usable(module, forms, backward)
     binding, kept = together(module, usable)
-    if module.training != kept[0].training:
-        raise ProblemError(
-            f"{type(module).__name__} was recorded in {_mode(kept[0].training)} mode and is in {_mode(module.training)} "
-            "mode now; switch it back, or record again."
-        )
     chosen = make_cases(binding, kept, cases)
-    observed = _observed(module, kept)
-    constants = {"OBJECTIVE": objective} if objective != "geomean" else {}
-    declared = {**constants, **({"BACKWARD": True} if backward else {})}
     notes = _left_out(sum(form.grad or not backward for form in forms) - len(kept))
     if cases is None and len(chosen) > MOST_CASES:
         notes.append(f"{len(chosen) - MOST_CASES} rarer shapes are left out.")
         chosen = chosen[:MOST_CASES]
-    text = _exact(module, binding, chosen, observed, declared, notes)
+    declared = {"OBJECTIVE": objective, "BACKWARD": backward}
+    declared = {name: value for name, value in declared.items() if value not in ("geomean", False)}
+    text = _exact(module, binding, chosen, _observed(module, kept), declared, notes)
     return Problem(name=name or _snake(type(module).__name__), source=text)
+
+
+def _usable(module: nn.Module, forms: Sequence[Form], backward: bool) -> list[Form]:
+    """The forms that can be repeated. Raises ProblemError if the most frequent one, or all of them, cannot."""
+    kind = type(module).__name__
+    if not forms:
+        raise ProblemError(
+            f"The recorded calls have none of {kind}; record a call of the model that contains it."
+        )
+    refuse_form(module, forms[0])
+    usable = [form for form in forms if _is_usable(module, form) and (form.grad or not backward)]
+    if not usable:
+        raise ProblemError(
+            f"{kind} was recorded without gradients; record a call without torch.no_grad."
+        )
+    if module.training != usable[0].training:
+        raise ProblemError(
+            f"{kind} was recorded in {_mode(usable[0].training)} mode and is in {_mode(module.training)} mode now; "
+            "switch it back, or record again."
+        )
+    return usable
 
 
 def _is_usable(module: nn.Module, form: Form) -> bool:
@@ -124,9 +125,10 @@ def _left_out(count: int) -> list[str]:
 def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
     """Repeat the calls. Raises ProblemError if that fails, draws random numbers, or changes the module."""
     kind = type(module).__name__
-    try:
-        assert forms[0].example is not None
-        outcome = call(module, forms[0].example)
+    with users_code(f"{kind} fails when a recorded call is repeated (REASON).", ProblemError):
+        example = forms[0].example
+        assert example is not None
+        outcome = call(module, example)
         refuse_outputs(module, outcome.outputs)
         if outcome.random:
             raise ProblemError(
@@ -134,49 +136,26 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
                 f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."
             )
         observed = observe(module, forms)
-        _refuse_counting(module, forms[0])
-    except ProblemError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise ProblemError(
-            f"{kind} fails when a recorded call is repeated ({reason_of(error)})."
-        ) from error
+        _refuse_counting(module, example)
     refuse_operators(module, sorted(observed.operators))
     return observed
 
 
-def _refuse_counting(module: nn.Module, form: Form) -> None:
-    """Raise ProblemError if each call changes a number or text of the module, such as a counter."""
-    known: list[dict[str, object]] = []
-    hook = module.register_forward_hook(
-        lambda *_: known.append(plain_state(module)), always_call=True
-    )
-    try:
-        assert form.example is not None
-        call(module, form.example)
-        twice = _Twice(module)
-        call(twice, form.example)
-    finally:
-        hook.remove()
-    changed = [name for name in known[1] if known[1][name] != known[2].get(name)]
+def _refuse_counting(module: nn.Module, example: Example) -> None:
+    """Raise ProblemError if a second call changes a number or text of the module, such as a counter."""
+    states = []
+    with unchanged(module), eagerly(), torch.inference_mode(False), torch.no_grad():
+        for _ in range(2):
+            args, kwargs = copied(example)
+            module(*args, **kwargs)
+            states.append(plain_state(module))
+    first, second = states
+    changed = [name for name, value in first.items() if value != second.get(name)]
     if changed:
         raise ProblemError(
             f"Each call of {type(module).__name__} changes its attribute {changed[0]}, which a kernel would not do; "
             "remove that, or keep such state in a buffer."
         )
-
-
-class _Twice(nn.Module):
-    """Calls a module twice on the same arguments."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-        self.train(module.training)
-
-    def forward(self, *args: object, **kwargs: object) -> object:
-        self.module(*copied(args), **copied(kwargs))
-        return self.module(*args, **kwargs)
 
 
 Way = Callable[[], Captured]
@@ -197,16 +176,15 @@ def _exact(
             raise CannotCapture(hooks)
         return by_source(module, binding, [case.form for case in cases], observed)
 
-    def graph(plain: bool) -> Captured:
-        return by_graph(module, binding, cases[0].form, reasons[0], plain)
+    def graph() -> Captured:
+        return by_graph(module, binding, cases[0].form, reasons[0])
 
-    one_shape = (cases[:1], [*notes, f"{len(cases) - 1} other shapes are left out."])
     ways: list[tuple[Way, Sequence[Case], Sequence[str]]] = [
         (source, cases, notes),
-        (partial(graph, False), cases, notes),
-        *([(partial(graph, False), *one_shape)] if len(cases) > 1 else []),
-        (partial(graph, True), *(one_shape if len(cases) > 1 else (cases, notes))),
+        (graph, cases, notes),
     ]
+    if len(cases) > 1:
+        ways.append((graph, cases[:1], [*notes, f"{len(cases) - 1} other shapes are left out."]))
     reasons: list[str] = []
     with torch.random.fork_rng(devices=[]):
         for way, chosen, said in ways:

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from stark.capturing.literals import is_plain
-from stark.capturing.recording import Form
-from stark.capturing.values import tensors_of
+from stark.capturing.calls.recording import Form
+from stark.capturing.calls.values import tensors_of
+from stark.capturing.expressions.literals import is_plain
 from stark.core.errors import ProblemError
 
 WRAPPERS = {"DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"}

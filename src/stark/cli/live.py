@@ -98,7 +98,11 @@ class LiveScreen(Screen[Event]):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._run: Run | None = None
+        self._begin(None)
+
+    def _begin(self, run: Run | None) -> None:
+        """Show this run and nothing of those before it."""
+        self._run = run
         self._started: Started | None = None
         self._steps: dict[int, tuple[str, float]] = {}
         self._notice: tuple[str, float] | None = None
@@ -113,7 +117,7 @@ class LiveScreen(Screen[Event]):
         now = time.monotonic()
         match event:
             case Prepared(run, expected):
-                self._run = run
+                self._begin(run)
                 if expected is None:
                     self._say(f"In this run {replay_line(run)}.", "dim")
                 else:

@@ -93,7 +93,7 @@ def run_shown(
 ) -> Result:
     """Run `work` to its end while `view` shows its events; returns the result.
 
-    An error that is raised after an event of type `begun` gets a note on how to resume, unless it is a UsageError.
+    An error gets a note on how to resume what sent the latest event of type `begun`, unless it is a UsageError.
     """
     begins: list[Begun] = []
 
@@ -110,7 +110,7 @@ def run_shown(
         return run_interruptibly(watched())
     except StarkError as stop:
         if begins and not isinstance(stop, UsageError):  # resuming would not help
-            stop.add_note(how_to_resume(begins[0], stop))
+            stop.add_note(how_to_resume(begins[-1], stop))
         raise
 
 

@@ -12,46 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.autograd import forward_ad
-from torch.nn.modules import module as torch_module
 
-from stark.capturing.described import definition, described
-from stark.deploy.forms import (
-    ALIGNMENT,
-    Case,
-    Misfit,
-    attribute,
-    formed,
-    overlap,
-    own_random_numbers,
-    tensors_in,
-)
-from stark.deploy.shell import fits, getters, in_form, make_shell
+from stark.capturing.forms import formed, tensors_in
+from stark.deploy.contract import ALIGNMENT, Case, Misfit, overlap, own_random_numbers
+from stark.deploy.parts import Parts, Reason, is_traced
+from stark.deploy.shell import fits, in_form, make_shell
+from stark.deploy.signature import Signature
 from stark.deploy.source import (
     NAMES,
     PLAIN,
-    Signature,
+    ForwardSource,
     all_of,
     attribute_tests,
-    forward_source,
+    environment_tests,
     generated,
-    identity_tests,
-    only_device,
 )
 
 if TYPE_CHECKING:
     from stark.deploy.guard import Applied, Kernel
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-GLOBAL_HOOKS = tuple(getattr(torch_module, f"_global{name}") for name in HOOKS)
 OWN = ("forward", "_stark", "__getstate__", "__deepcopy__", "_replicate_for_data_parallel")
 """What a bound module has in its `__dict__` and an unbound one has not."""
 
 GRADIENTS = "gradients are needed that the kernel has no verified backward pass for"
 GRAPH_GRADIENTS = "gradients are needed in a compiled or exported graph"
-
-Reason = tuple[str, str]
-"""Why the original runs: what is counted, and the details of this call."""
 
 
 class Bound:
@@ -62,11 +46,8 @@ class Bound:
         self.module, self.name = module, type(module).__qualname__
         self.kernel, self.contract, self.applied = kernel, kernel.contract_for(module), applied
         self.calls, self.counts, self.examples = 0, dict[str, int](), dict[str, str]()
-        parts = dict(module.named_modules())
-        self.classes = {path: type(part) for path, part in parts.items()}
-        self.forwards = {path: part.__dict__.get("forward") for path, part in parts.items()}
-        self.tensors = getters(module)
-        self.shell = make_shell(kernel.make, kernel.device, self.tensors, module)
+        self.parts = Parts(module, self.contract)
+        self.shell = make_shell(kernel.make, kernel.device, self.parts.tensors, module)
         self.gpu: int | None = None
         """The index of the GPU of the latest call; None on a CPU."""
 
@@ -84,11 +65,10 @@ class Bound:
 
         self.removed = False
 
-        self.original = type(module).forward
         names = NAMES | {"stark_bound": self, "stark_target": module, "stark_runs": self.runs}
-        names["stark_original"] = self.original
+        names["stark_original"] = self.parts.original
         try:
-            self.signature = Signature(self.original, names)
+            self.signature = Signature(self.parts.original, names)
         except LookupError as why:
             raise Misfit(str(why.args[0])) from None
         self.forward = self._generate(names)
@@ -108,19 +88,24 @@ class Bound:
             "stark_usable_in_graphs": once_per_graph(lambda: self.usable_in_graphs()),
             "stark_operator": self.kernel.operator,
         }
-        state = [name for name in self.contract.state if name in self.tensors]
         try:
             attributes = list(attribute_tests(self.module, self.contract))
-            text = forward_source(
-                self.contract, self.kernel.device, self.signature, state, names, attributes
+            source = ForwardSource(
+                self.contract,
+                self.kernel.device,
+                self.signature,
+                self.parts.state,
+                attributes,
+                names,
             )
+            text = source.text()
         except AttributeError as why:
             raise Misfit(f"an attribute is missing: {why}") from None
         except LookupError as why:
             raise Misfit(str(why.args[0])) from None
         forward: Callable[..., Any] = generated("forward", text, names)
         forward.__signature__ = self.signature.signature  # type: ignore[attr-defined]
-        forward.__doc__ = self.original.__doc__
+        forward.__doc__ = self.parts.original.__doc__
         return forward
 
     def first(self, case: int, *inputs: Any) -> Any:
@@ -138,7 +123,9 @@ class Bound:
         """The form of the reference's outputs on this device: their strides may differ from those without memory."""
         if self.contract.changes_tensors:  # its state would change twice
             return self.contract.cases[case].outputs
-        reference = make_shell(self.kernel.make_reference, self.kernel.device, self.tensors, None)
+        reference = make_shell(
+            self.kernel.make_reference, self.kernel.device, self.parts.tensors, None
+        )
         reference.fill()
         with torch.no_grad(), own_random_numbers():
             return formed(reference.run(*inputs))
@@ -162,7 +149,7 @@ class Bound:
         if found is None:
             found = self.case(values)
         if isinstance(found, int) and (self.gpu != self.held_gpu or not self.holds()):
-            found = self.changed() or self.mode() or found
+            found = self.parts.changed(self.foreign) or found
             if isinstance(found, int):
                 self.refresh()
         if isinstance(found, tuple):
@@ -192,106 +179,12 @@ class Bound:
         """Why the state of PyTorch asks for the original."""
         if self.removed:
             return "the kernel was removed", ""
-        if torch._C._get_tracing_state() is not None:
-            return "torch.jit traces", ""
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            return "a transform of torch.func, such as vmap", ""
-        if forward_ad._current_level >= 0:
-            return "forward-mode differentiation", ""
-        if torch._C._is_any_autocast_enabled():
-            return "autocast", ""
-        if torch.get_default_dtype() is not torch.float32:
-            return "another default dtype", str(torch.get_default_dtype())
-        if torch._C._len_torch_dispatch_stack() or not only_device(self.kernel.device):
-            return "a mode, such as FakeTensorMode or FlopCounterMode", ""
-        if torch._C._get_deterministic_algorithms():
-            return "deterministic algorithms", ""
-        return None
-
-    def mode(self) -> Reason | None:
-        """Whether a part of the module is in another training mode than verified."""
-        expected = self.contract.training
-        if expected is None:
-            return None
-        for path, part in self.module.named_modules():
-            if part.training is not expected:
-                return f"verified for {'train' if expected else 'eval'}() only", path
-        return None
-
-    def changed(self) -> Reason | None:
-        """What in the module differs from what was verified."""
-        module = self.module
-        if type(module).forward is not self.original:
-            return "the class has another forward than when it was bound", ""
-        parts = dict(module.named_modules())
-        for path in {**self.classes, **parts}:
-            part = parts.get(path)
-            if part is None or type(part) is not self.classes.get(path):
-                return "a submodule was added, replaced or removed", path
-            forward = part.__dict__.get("forward")
-            if path and forward is not self.forwards[path] and "_stark" not in part.__dict__:
-                return "a submodule's forward was replaced", path
-            if path and any(getattr(part, hooks) for hooks in HOOKS):
-                return "a submodule has hooks", path
-        if any(GLOBAL_HOOKS):
-            return "all modules have hooks", ""
-        found = self.changed_attribute(module) or self.changed_code()
-        return found or self.changed_tensor() or self.untied()
-
-    def changed_attribute(self, module: nn.Module) -> Reason | None:
-        """An attribute with another value than verified."""
-        for path, attributes in self.contract.attributes.items():
-            for name, expected in attributes.items():
-                where = f"{path}.{name}".lstrip(".")
-                try:
-                    value = attribute(module.get_submodule(path), name)
-                except AttributeError:
-                    return "an attribute is missing", where
-                if isinstance(value, torch.Tensor) and (value.is_meta or _is_traced(value)):
-                    continue  # it has no values now
-                if self.contract.changes_tensors and name in module.get_submodule(path)._buffers:
-                    continue  # no kernel can take it for a constant
-                if (found := described(value)) != expected:
-                    return "an attribute differs", f"{where} is {found}, not {expected}"
-        return None
-
-    def changed_code(self) -> Reason | None:
-        """A function, method or global constant of the original that is not as captured."""
-        for name, expected in self.contract.code.items():
-            try:
-                found = definition(name)
-            except LookupError as why:
-                found = str(why.args[0])
-            if found != expected:
-                return "the original's code differs from what was captured", name
-        return None
-
-    def changed_tensor(self) -> Reason | None:
-        """A parameter or buffer that is not as verified."""
-        tensors = getters(self.module)
-        if tensors.keys() != self.tensors.keys():
-            return "parameters or buffers were added or removed", ""
-        for name, form in self.contract.state.items():
-            if name not in tensors:
-                continue  # a constant of the reference
-            tensor = tensors[name]()
-            if type(tensor) not in PLAIN and not _is_traced(tensor):
-                return "a parameter or buffer is not a plain tensor", f"{name}: {type(tensor)}"
-            if fault := form.fault(tensor) or self.foreign(tensor):
-                return f"a parameter or buffer has {fault[0]}", f"{name}: {fault[1]}"
-        return None
-
-    def untied(self) -> Reason | None:
-        """Whether names that are one tensor in the reference are several here."""
-        for names in self.contract.tied:
-            found = [self.tensors[name]() for name in names if name in self.tensors]
-            if any(each is not found[0] for each in found):
-                return "parameters are no longer tied", ", ".join(names)
-        return None
+        tests = environment_tests(self.kernel.device)
+        return next(((reason, "") for reason, holds in tests.items() if not holds()), None)
 
     def foreign(self, tensor: torch.Tensor) -> Reason | None:
         """Why a tensor's memory is not as verified: on another device than the others, or not aligned."""
-        offset = 0 if tensor.is_meta or _is_traced(tensor) else tensor.data_ptr() % ALIGNMENT
+        offset = 0 if tensor.is_meta or is_traced(tensor) else tensor.data_ptr() % ALIGNMENT
         if offset:
             return "another alignment", f"it starts {offset} bytes after a multiple of {ALIGNMENT}"
         if tensor.device.type != self.kernel.device:
@@ -344,16 +237,13 @@ class Bound:
         return None
 
     def refresh(self) -> None:
-        """Accept the module's parts as they are now, after `changed` has found no fault."""
+        """Accept the module's parts as they are now, after `Parts.changed` has found no fault."""
         self.shell.fill()
-        module = self.module
-        hooks = [getattr(m, name) for p, m in module.named_modules() if p for name in HOOKS]
-        names: dict[str, Any] = {"hooks": [*hooks, *GLOBAL_HOOKS]}
-        tests = ["not any(hooks)"]
-        tests += identity_tests(module, self.contract, self.tensors, self.gpu, names)
-        state = (name for name in self.contract.state if name in self.tensors)
+        names: dict[str, Any] = {}
+        tests = list(self.parts.same(self.gpu, names))
         verified = self.contract.differentiated
-        unverified = [f"p{index}" for index, name in enumerate(state) if name not in verified]
+        state = enumerate(self.parts.state)
+        unverified = [f"p{index}" for index, name in state if name not in verified]
         needing = " or ".join(f"{name}.requires_grad" for name in unverified) or "False"
         self.holds, self.held_gpu = all_of("holds", tests, names), self.gpu
         own = {name: names[name] for name in unverified}
@@ -361,10 +251,10 @@ class Bound:
 
     def usable_in_graphs(self) -> bool:
         """Whether a graph may contain the kernel's operator. If not, the reason is counted."""
-        found = self.changed() or self.mode()
+        found = self.parts.changed(self.foreign)
         if found is None and self.contract.changes_tensors:
             found = "forward changes tensors in place, which a graph's operator may not", ""
-        if found is None and not self.contract.state.keys() <= self.tensors.keys():
+        if found is None and len(self.parts.state) < len(self.contract.state):
             found = "the reference has constants that the module has not, in a graph", ""
         if found is not None:
             self.count(*found)
@@ -383,11 +273,6 @@ class Bound:
         """Whether another library has put its own forward around this one, as accelerate does."""
         own = self.module.__dict__.get("forward")
         return getattr(own, "__func__", None) is not self.forward
-
-
-def _is_traced(tensor: torch.Tensor) -> bool:
-    """Whether a tensor stands for another while torch.export traces a graph."""
-    return torch.compiler.is_compiling() and type(tensor).__name__ == "FakeTensor"
 
 
 def once_per_graph(function: Callable[[], bool]) -> Callable[[], bool]:

@@ -6,13 +6,15 @@ import ast
 import re
 from importlib.resources import files
 
-FILES = ("described", "forms", "source", "shell", "bound", "guard")
+FILES = (
+    "described", "forms", "contract", "signature", "source", "shell", "parts", "bound", "guard",
+)  # fmt: skip
 """The files of the guard; each imports only earlier ones."""
 
 
 def guard_file(name: str, package: str = "stark.deploy") -> str:
     """The text of one file. Imports of the others name `package`, such as `.` for relative ones."""
-    home = "capturing" if name == "described" else "deploy"
+    home = "capturing" if name in ("described", "forms") else "deploy"
     # By `stark`, since the package `stark.capturing` would import torch.
     text = files("stark").joinpath(home, f"{name}.py").read_text(encoding="utf-8")
     if package == "stark.deploy":

@@ -24,8 +24,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from stark.capturing.described import kind_of
 from stark.deploy.bound import OWN, Bound, forget
-from stark.deploy.forms import Contract, Misfit, as_verified, read_contract
+from stark.deploy.contract import Contract, Misfit, as_verified, read_contract
 from stark.deploy.shell import define_operator
 
 
@@ -185,9 +186,9 @@ def apply(model: nn.Module, kernel: Kernel, names: Sequence[str] | None = None) 
         raise NothingBound("the problem does not name a module's class; give the modules' names")
     applied = Applied()
     for path, module in model.named_modules():
-        if names is None and class_name(module) != wanted:
+        if names is None and kind_of(module) != wanted:
             if type(module).__qualname__ == str(wanted).partition(":")[2]:
-                applied.skipped[path] = f"it is a {class_name(module)}, not a {wanted}"
+                applied.skipped[path] = f"it is a {kind_of(module)}, not a {wanted}"
         elif names is None or any(fnmatchcase(path, name) for name in names):
             try:
                 kernel.check_machine()
@@ -203,13 +204,8 @@ def apply(model: nn.Module, kernel: Kernel, names: Sequence[str] | None = None) 
     return applied
 
 
-def class_name(module: nn.Module) -> str:
-    """`package.module:QualifiedName`."""
-    return f"{type(module).__module__}:{type(module).__qualname__}"
-
-
 def _classes(model: nn.Module) -> str:
-    names = list(dict.fromkeys(class_name(module) for module in model.modules()))
+    names = list(dict.fromkeys(kind_of(module) for module in model.modules()))
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
 
 
@@ -241,7 +237,7 @@ def check_structure(module: nn.Module, kernel: Kernel) -> None:
         if path and from_torch and path not in own:
             raise Misfit(f"it has no submodule {path}")
         if path and from_torch and type(own[path]) is not expected:
-            found = class_name(own[path])
+            found = kind_of(own[path])
             raise Misfit(
                 f"{path} is a {found}, not a {expected.__module__}:{expected.__qualname__}"
             )
@@ -251,11 +247,12 @@ def check_structure(module: nn.Module, kernel: Kernel) -> None:
 
 def check_state(bound: Bound) -> None:
     """Raise Misfit for a parameter of another shape or an attribute of another value; both rarely change."""
-    for name, form in bound.contract.state.items():
-        if name in bound.tensors and tuple(bound.tensors[name]().shape) != form.shape:
-            found = list(bound.tensors[name]().shape)
-            raise Misfit(f"{name} has the shape {found}, not {list(form.shape)}")
-    if fault := bound.changed_attribute(bound.module) or bound.changed_code() or bound.untied():
+    parts = bound.parts
+    for name in parts.state:
+        found, expected = tuple(parts.tensors[name]().shape), bound.contract.state[name].shape
+        if found != expected:
+            raise Misfit(f"{name} has the shape {list(found)}, not {list(expected)}")
+    if fault := parts.attributes() or parts.code() or parts.untied():
         raise Misfit(": ".join(fault))
 
 

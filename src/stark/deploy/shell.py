@@ -17,17 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.deploy.forms import (
-    ALIGNMENT,
-    Case,
-    Contract,
-    Misfit,
-    TensorForm,
-    formed,
-    own_random_numbers,
-    tensors_in,
-    with_tensors,
-)
+from stark.capturing.forms import TensorForm, formed, tensors_in, with_tensors
+from stark.deploy.contract import ALIGNMENT, Case, Contract, Misfit, own_random_numbers
 
 Getters = Mapping[str, Callable[[], torch.Tensor]]
 """How to get each parameter and buffer, by name."""

@@ -8,16 +8,13 @@ Standalone: needs torch and the standard library only, since it is copied into k
 
 from __future__ import annotations
 
-import ast
-import copy
 import functools
-import inspect
+import itertools
 import linecache
 import math
-import sys
 import types
 from collections.abc import Callable, Iterator
-from inspect import Parameter
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,8 +22,9 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
-from stark.capturing.described import described
-from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, overlap, tensors_in
+from stark.capturing.forms import TensorForm, tensors_in
+from stark.deploy.contract import ALIGNMENT, Contract, attribute, overlap
+from stark.deploy.signature import Signature, constant_test
 
 PLAIN = (torch.Tensor, nn.Parameter)
 """The classes of tensors that kernels take; others may give operators another meaning."""
@@ -56,11 +54,26 @@ NAMES: dict[str, Any] = {
     "stark_transforms": torch._C._functorch.peek_interpreter_stack,
 }
 
-ENVIRONMENT = """stark_tracing() is None and stark_transforms() is None and stark_forward_ad._current_level < 0
-        and not stark_any_autocast() and not stark_dispatch_modes() and not stark_deterministic()
-        and stark_default_dtype() is stark_float32
-        and (not stark_function_modes() or stark_only_device({device!r}))"""
-"""What `Bound.environment` gives reasons for."""
+ENVIRONMENT = {
+    "torch.jit traces": "stark_tracing() is None",
+    "a transform of torch.func, such as vmap": "stark_transforms() is None",
+    "forward-mode differentiation": "stark_forward_ad._current_level < 0",
+    "autocast": "not stark_any_autocast()",
+    "another default dtype": "stark_default_dtype() is stark_float32",
+    "a mode, such as FakeTensorMode or FlopCounterMode": (
+        "not stark_dispatch_modes() and (not stark_function_modes() or stark_only_device({device!r}))"
+    ),
+    "deterministic algorithms": "not stark_deterministic()",
+}
+"""What must be true of the state of PyTorch, by the reason why the original runs if it is not."""
+
+
+@functools.cache
+def environment_tests(device: str) -> dict[str, Callable[[], bool]]:
+    """The tests of `ENVIRONMENT` as functions."""
+    tests = {reason: test.format(device=device) for reason, test in ENVIRONMENT.items()}
+    return {reason: eval(f"lambda: {test}", dict(NAMES)) for reason, test in tests.items()}
+
 
 FORWARD = """
 def forward({head}):
@@ -100,10 +113,6 @@ GRAPH_CASE = """        if {condition}:
 """
 
 
-USED = frozenset({"type", "len", "list", "repr", "isinstance", "getattr", "self"})
-"""Builtins that generated source uses."""
-
-
 @functools.lru_cache(maxsize=1024)
 def _compiled(source: str, name: str) -> types.CodeType:
     filename = f"<stark guard: {name} {abs(hash(source)):x}>"
@@ -130,138 +139,81 @@ def all_of(name: str, tests: list[str], names: dict[str, Any]) -> Callable[[], b
     return made
 
 
-class Signature:
-    """The parameters of an original's forward as source."""
+@dataclass(frozen=True)
+class ForwardSource:
+    """Writes the source of a guarded forward."""
 
-    def __init__(self, function: Callable[..., Any], names: dict[str, Any]) -> None:
-        """Defaults become globals in `names`."""
-        self.signature = inspect.signature(function)
-        parameters = list(self.signature.parameters.values())
-        self.defaults = {each.name: _default(each) for each in parameters[1:]}
-        self.keywords = next((p.name for p in parameters if p.kind is Parameter.VAR_KEYWORD), None)
-        self.own = [each.name for each in parameters[1:] if each.kind is not Parameter.VAR_KEYWORD]
-        if hidden := USED.intersection(self.own):
-            raise LookupError(f"its forward calls an argument {min(hidden)}, which hides a builtin")
-        written = [each.replace(annotation=Parameter.empty) for each in parameters]
-        for place, each in enumerate(written):
-            if each.default is not Parameter.empty:
-                names[f"stark_default_{each.name}"] = each.default
-                written[place] = each.replace(default=_Source(f"stark_default_{each.name}"))
-        written[0] = written[0].replace(name="self")
-        self.head = str(inspect.Signature(written))[1:-1]
-        self.passed = ", ".join(map(_passed, parameters[1:]))
-        pairs = [f"{name!r}: {name}" for name in self.own]
-        self.values = f"{{{', '.join(pairs + ([f'**{self.keywords}'] if self.keywords else []))}}}"
+    contract: Contract
+    device: str
+    signature: Signature
+    state: list[str]
+    """The original's parameters and buffers, which the operator takes."""
 
-    def expression(self, name: str) -> str:
-        """The source of an argument's value. Raises LookupError if forward does not take it."""
-        if name in self.own:
-            return name
-        if self.keywords is None:
-            raise LookupError(f"its forward takes no {name}")
-        return f"{self.keywords}[{name!r}]"
+    attributes: list[str]
+    """Tests of the module's attributes. Graphs have them so that PyTorch traces again after a change."""
 
-    def others(self, contract: Contract) -> Iterator[str]:
-        """Tests of the arguments that are no inputs of the kernel."""
-        named = {*contract.arguments, *contract.constants}
-        if self.keywords is not None:
-            keywords = sorted(named.difference(self.own))
-            yield (
-                f"{self.keywords}.keys() == {set(keywords)!r}"
-                if keywords
-                else f"not {self.keywords}"
-            )
-        for name in self.own:
-            if name not in named:
-                given = self.signature.parameters[name]
-                star = given.kind is Parameter.VAR_POSITIONAL
-                if given.default is Parameter.empty and not star:
-                    raise LookupError(f"its forward needs {name}, which the kernel does not take")
-                yield f"not {name}" if star else f"{name} is stark_default_{name}"
-        for name, expected in contract.constants.items():
-            yield constant_test(self.expression(name), expected)
+    names: dict[str, Any]
+    """Gets what the tests use."""
 
+    def text(self) -> str:
+        """The function `forward`. Raises LookupError if the original's forward takes other arguments."""
+        cases = range(len(self.contract.cases))
+        return FORWARD.format(
+            head=self.signature.head,
+            passed=self.signature.passed,
+            values=self.signature.values,
+            inputs=", ".join(self._inputs),
+            environment="\n        and ".join(ENVIRONMENT.values()).format(device=self.device),
+            cases="".join(map(self._case, cases)),
+            graph_cases="".join(map(self._graph_case, cases)),
+        )
 
-class _Source:
-    """A default that is written as this source."""
+    @property
+    def _inputs(self) -> list[str]:
+        return [self.signature.expression(name) for name in self.contract.arguments]
 
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def _tensors(self, index: int) -> list[str]:
+        """The expressions of a case's tensors."""
+        pairs = zip(self._inputs, self.contract.cases[index].inputs, strict=True)
+        return [each + place for each, pattern in pairs for place, _ in tensors_in(pattern)]
 
-    def __repr__(self) -> str:
-        return self._source
+    def _tests(self, index: int, in_graph: bool) -> Iterator[str]:
+        """Tests that a call's arguments are those of a case."""
+        yield from self.signature.others(self.contract)
+        for each, pattern in zip(self._inputs, self.contract.cases[index].inputs, strict=True):
+            yield from form_tests(each, pattern, self.device, self.names, in_graph)
 
-
-def _default(parameter: Parameter) -> Any:
-    return () if parameter.kind is Parameter.VAR_POSITIONAL else parameter.default
-
-
-def _passed(parameter: Parameter) -> str:
-    name = parameter.name
-    match parameter.kind:
-        case Parameter.VAR_POSITIONAL:
-            return f"*{name}"
-        case Parameter.VAR_KEYWORD:
-            return f"**{name}"
-        case Parameter.KEYWORD_ONLY:
-            return f"{name}={name}"
-    return name
-
-
-def forward_source(
-    contract: Contract,
-    device: str,
-    signature: Signature,
-    state: list[str],
-    names: dict[str, Any],
-    attributes: list[str],
-) -> str:
-    """The source of a guarded forward. `state` names the original's parameters and buffers, which the operator takes.
-
-    `attributes` are tests of the module's attributes. Graphs have them so that PyTorch traces again after a change.
-    """
-    inputs = [signature.expression(name) for name in contract.arguments]
-    others = list(signature.others(contract))
-    form = functools.partial(form_tests, device=device, names=names)
-    weights = list(map(_from_self, state))
-    eager, graphs = "", ""
-    for index, case in enumerate(contract.cases):
-        pairs = list(zip(inputs, case.inputs, strict=True))
-        tensors = [each + place for each, pattern in pairs for place, _ in tensors_in(pattern)]
-        values = {"index": index, "inputs": ", ".join(inputs), "passed": signature.passed}
-        tests = [*others, *(test for pair in pairs for test in form(*pair))]
-        if contract.changes_tensors and len(tensors) > 1:
+    def _case(self, index: int) -> str:
+        tests, tensors = list(self._tests(index, in_graph=False)), self._tensors(index)
+        if self.contract.changes_tensors and len(tensors) > 1:
             tests.append(f"not stark_overlap({', '.join(tensors)})")
-        places = [place for place, _ in tensors_in(case.inputs)]
-        verified = contract.differentiable(index)
+        places = [place for place, _ in tensors_in(self.contract.cases[index].inputs)]
+        verified = self.contract.differentiable(index)
         unverified = [t for t, place in zip(tensors, places, strict=True) if place not in verified]
-        eager += CASE.format(
+        return CASE.format(
+            index=index,
+            inputs=", ".join(self._inputs),
+            passed=self.signature.passed,
             condition=" and ".join(tests) or "True",
             gradients=_any_needs(unverified, "stark_bound.needs_gradients()"),
-            **values,
         )
-        in_graph = [
-            *others,
-            *attributes,
-            *(test for pair in pairs for test in form(*pair, in_graph=True)),
-        ]
-        graphs += GRAPH_CASE.format(
-            **values,
+
+    def _graph_case(self, index: int) -> str:
+        tests, tensors = (
+            [*self._tests(index, in_graph=True), *self.attributes],
+            self._tensors(index),
+        )
+        weights = list(map(_from_self, self.state))
+        outputs = self.contract.cases[index].outputs
+        return GRAPH_CASE.format(
+            index=index,
+            passed=self.signature.passed,
+            condition=" and ".join(tests) or "True",
             gradients=_any_needs([*tensors, *weights]),
-            condition=" and ".join(in_graph) or "True",
             tensors=", ".join(tensors),
             state=", ".join(weights),
-            outputs=_built(case.outputs, iter(range(len(list(tensors_in(case.outputs)))))),
+            outputs=_built(outputs, itertools.count()),
         )
-    return FORWARD.format(
-        head=signature.head,
-        passed=signature.passed,
-        values=signature.values,
-        inputs=", ".join(inputs),
-        environment=ENVIRONMENT.format(device=device),
-        cases=eager,
-        graph_cases=graphs,
-    )
 
 
 def attribute_tests(module: nn.Module, contract: Contract) -> Iterator[str]:
@@ -340,99 +292,3 @@ def strided(expression: str, form: TensorForm) -> str:
     if form.contiguous:
         return f"{expression}.is_contiguous()"
     return f"{expression}.stride() == {form.stride!r}"
-
-
-def constant_test(expression: str, expected: str) -> str:
-    """A test that a value's repr is as expected, without making the repr if that is possible."""
-    if expected in ("None", "True", "False"):
-        return f"{expression} is {expected}"
-    try:
-        value = ast.literal_eval(expected)
-    except (ValueError, SyntaxError):
-        return f"repr({expression}) == {expected!r}"
-    if type(value) in (int, str):
-        return f"type({expression}) is {type(value).__name__} and {expression} == {expected}"
-    return f"repr({expression}) == {expected!r}"
-
-
-def identity_tests(
-    module: nn.Module,
-    contract: Contract,
-    tensors: dict[str, Callable[[], Any]],
-    gpu: int | None,
-    names: dict[str, Any],
-) -> Iterator[str]:
-    """Tests that a module has the parts that it has now, and that `.to()` did not change them in place.
-
-    `gpu` is the index of the tensors' device, None for a CPU.
-    """
-    if gpu is not None:
-        names["current"] = torch.cuda.current_device
-        yield f"current() == {gpu}"
-    names |= {"kind": type(module), "own": type(module).forward}
-    yield "kind.forward is own"
-    for index, full in enumerate(contract.code):
-        home, _, path_in = full.partition(":")
-        owner, _, leaf = path_in.rpartition(".")
-        space = vars(sys.modules[home]) if home in sys.modules else {}
-        space = vars(space[owner]) if owner in space else {} if owner else space
-        if leaf in space:
-            names |= {f"h{index}": space, f"v{index}": space[leaf]}
-            yield f"h{index}.get({leaf!r}) is v{index}"
-            if isinstance(space[leaf], list | dict | set):
-                names |= {f"w{index}": described(space[leaf]), "described": described}
-                yield f"described(v{index}) == w{index}"
-    for index, (path, each) in enumerate(module.named_modules()):
-        names[f"g{index}"] = each.__dict__
-        if contract.training is not None:
-            yield f"g{index}['training'] is {contract.training}"
-        if path:
-            names[f"f{index}"] = each.__dict__.get("forward")
-            yield f"g{index}.get('forward') is f{index}"
-        for place, (leaf, child) in enumerate(each._modules.items()):
-            names |= {f"m{index}": each._modules, f"c{index}_{place}": child}
-            yield f"m{index}.get({leaf!r}) is c{index}_{place}"
-        for place, name in enumerate(contract.attributes.get(path, ())):
-            yield from _attribute_test(
-                f"g{index}", f"a{index}_{place}", each, name, names, contract
-            )
-    for index, name in enumerate(name for name in contract.state if name in tensors):
-        form, tensor = contract.state[name], f"p{index}"
-        names |= {tensor: tensors[name](), f"t{index}": form.dtype}
-        names[f"d{index}"] = tensors[name].args[0]  # type: ignore[attr-defined]
-        leaf = name.rpartition(".")[2]
-        yield f"d{index}.get({leaf!r}) is {tensor} and {tensor}.dtype is t{index}"
-        # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
-        now: torch.Tensor = names[tensor]
-        bound = {f"q{index}": now.data_ptr, f"n{index}": now.numel, f"c{index}": now.is_contiguous}
-        names |= bound  # quicker than looking the methods up
-        yield f"q{index}() == {now.data_ptr()} and n{index}() == {now.numel()}"
-        if len(form.shape) > 1:
-            yield f"c{index}()" if form.contiguous else strided(tensor, form)
-
-
-def _attribute_test(
-    own: str, local: str, module: nn.Module, name: str, names: dict[str, Any], contract: Contract
-) -> Iterator[str]:
-    """A test that an attribute is the object that it was, or equal to it if it can change in place."""
-    first, *rest = name.split(".")
-    buffer = module._buffers.get(name)
-    if buffer is not None and not contract.changes_tensors and not buffer.is_inference():
-        yield f"{own}['_buffers'][{name!r}]._version == {buffer._version}"
-    if first not in module.__dict__:
-        home = next((each for each in type(module).__mro__ if first in vars(each)), None)
-        if home is not None:
-            names |= {f"k{local}": vars(home), local: vars(home)[first]}
-            yield f"k{local}.get({first!r}) is {local}"
-        return  # of the class, or computed: compared when the module is bound
-    value = attribute(module, name)
-    found = ".".join([f"{own}[{first!r}]", *rest])
-    if isinstance(value, torch.Tensor) or (
-        isinstance(value, list | tuple | dict) and any(True for _ in tensors_in(value))
-    ):
-        names |= {local: described(value), "described": described}
-        yield f"described({found}) == {local}"
-        return
-    mutable = isinstance(value, list | dict | set)
-    names[local] = copy.deepcopy(value) if mutable else value
-    yield f"{found} {'==' if mutable else 'is'} {local}"

@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from stark.capturing.calls.loading import load_examples, load_module, record
+from stark.capturing.calls.recording import Calls
 from stark.capturing.entry import capture
-from stark.capturing.loading import load_examples, load_module, record
-from stark.capturing.recording import Calls
 from stark.core.errors import StarkError
 from stark.regions.capturing import capture_regions
 from stark.regions.comparing import compare

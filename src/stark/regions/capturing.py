@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import nn
 
+from stark.capturing.calls.recording import Calls
 from stark.capturing.entry import capture
-from stark.capturing.recording import Calls
-from stark.core.errors import StarkError
+from stark.core.errors import ProblemError
 from stark.regions.results import Captured, Region
 
 
@@ -18,20 +18,40 @@ def capture_regions(
     calls: Calls,
     regions: Sequence[Region],
     most: int,
-    folder: Path,
-) -> Iterator[Captured]:
-    """Capture regions, the best first, until `most` are files in `folder`. Those that are refused have the reason."""
+    folder: str | Path = ".stark/problems",
+) -> list[Captured]:
+    """Capture the best regions as problem files, for `stark.optimize_regions`.
+
+    ```python
+    found = stark.hotspots(model, calls)
+    captured = stark.capture_regions(model, calls, found.regions, most=2)
+    ```
+
+    Args:
+        model: The model of which the regions are.
+        calls: What `stark.recording` recorded of it.
+        regions: The regions of `stark.hotspots`, the best first.
+        most: Regions that are refused are skipped, until so many are captured.
+        folder: Where the files are written.
+
+    Returns:
+        The regions up to the last captured one, each with its `file` or with the reason why it was `refused`.
+
+    Raises OSError if a file cannot be written.
+    """
+    found: list[Captured] = []
     written = 0
-    for place, region in enumerate(regions):
+    for region in regions:
         if written == most:
-            return
+            break
         try:
             problem = capture(model.get_submodule(region.module), calls)
-        except StarkError as error:
-            yield Captured(region=place, refused=str(error))
+        except ProblemError as error:
+            found.append(Captured(region=region, refused=str(error)))
             continue
         written += 1
-        file = folder / f"{region.class_name}_{written}.py"
+        file = Path(folder) / f"{region.class_name}_{written}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(problem.source, encoding="utf-8")
-        yield Captured(region=place, file=str(file))
+        found.append(Captured(region=region, file=str(file)))
+    return found

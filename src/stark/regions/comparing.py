@@ -9,12 +9,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from stark.capturing.calls.repeating import unchanged
 from stark.core.errors import UsageError
 from stark.core.measurement import Measurement, speedup
 from stark.deploy.apply import apply
 from stark.regions.clocks import HostClock, clock_of, wall_s
 from stark.regions.results import Comparison
-from stark.regions.workload import device_of, restored, seeded
+from stark.regions.workload import device_of, seeded
 
 ROUNDS = 15
 """Times of both versions that are taken side by side; their ratios give the interval."""
@@ -37,7 +38,7 @@ def compare(
     before: list[float] = []
     after: list[float] = []
     reports: list[str] = []
-    with restored(model):
+    with unchanged(model, trains=model.training):
         for _ in range(rounds):
             before.append(_timed_ms(run, clock, device))
             with ExitStack() as stack:

@@ -7,7 +7,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from stark.capturing.calls.recording import autocast_now, in_modes
 from stark.capturing.cannot import reason_of
 from stark.regions.clocks import HostClock
 from stark.regions.results import Compiled
@@ -33,30 +34,28 @@ class Example:
     kwargs: Any
     grad: bool
     inference: bool
-    autocast: torch.dtype | None
-    """None if autocast is off."""
+    autocast: str | None
 
 
 class Examples:
     """As `regions.watching.Watcher`, watches one run and keeps a copy of the arguments of the calls with the given numbers."""
 
-    def __init__(self, wanted: Collection[int], device: torch.device) -> None:
+    def __init__(self, wanted: Collection[int]) -> None:
         """Calls are numbered from 0 in the order in which they begin."""
-        self._wanted, self._kind = wanted, device.type
+        self._wanted = wanted
         self._number = 0
         self.found: dict[int, Example] = {}
 
     def enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A call begins."""
         if self._number in self._wanted:
-            autocast = torch.get_autocast_dtype(self._kind)
             self.found[self._number] = Example(
                 module=module,
                 args=copied(args),
                 kwargs=copied(kwargs),
                 grad=torch.is_grad_enabled(),
                 inference=torch.is_inference_mode_enabled(),
-                autocast=autocast if torch.is_autocast_enabled(self._kind) else None,
+                autocast=autocast_now(),
             )
         self._number += 1
 
@@ -68,9 +67,7 @@ class _TimeUp(BaseException):
     """Not an Exception, so that the compiler does not take it for a failure of its own."""
 
 
-def compile_gain(
-    example: Example, clock: HostClock, device: torch.device, most_s: float
-) -> Compiled:
+def compile_gain(example: Example, clock: HostClock, most_s: float) -> Compiled:
     """Compile a copy of the module, and time it beside the original on the recorded call.
 
     Compiling is stopped after `most_s` seconds; only the main thread can be stopped. A failure is returned as the
@@ -79,7 +76,8 @@ def compile_gain(
     if most_s <= 0:
         return Compiled(reason="not measured, since the time for compiling is used up")
     try:
-        with _stopped_after(most_s), warnings.catch_warnings(), _modes(example, device):
+        modes = in_modes(example.grad, example.autocast, example.inference)
+        with _stopped_after(most_s), warnings.catch_warnings(), modes:
             warnings.simplefilter("ignore")
             compiled = torch.compile(copy.deepcopy(example.module))
             return Compiled(speedup=_gain(example, compiled, clock))
@@ -115,18 +113,6 @@ def _sample(example: Example, called: Callable[..., object], clock: HostClock) -
 
 def _is_mutable(leaf: object) -> bool:
     return not isinstance(leaf, torch.Tensor | bool | int | float | str | None)
-
-
-@contextmanager
-def _modes(example: Example, device: torch.device) -> Iterator[None]:
-    """The modes of the recorded call."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.set_grad_enabled(example.grad))
-        if example.inference:
-            stack.enter_context(torch.inference_mode())
-        if example.autocast is not None:
-            stack.enter_context(torch.autocast(device.type, dtype=example.autocast))
-        yield
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import flop_registry
 
 from stark.evaluator.judge.problem.flops import flops_of
 from stark.evaluator.judge.problem.roofline import arithmetic_of
-from stark.regions.forms import Form, form_of
+from stark.regions.forms import Form, form_of_call
 
 LOOKUPS = {"embedding", "index_select", "index", "gather", "take", "take_along_dim"}
 """Operators that read as many bytes of their first argument as they return."""
@@ -127,7 +127,7 @@ class Counting(TorchDispatchMode):
 
     def enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A call begins."""
-        call = Counted(path, module, form_of(module, args, kwargs), self._count)
+        call = Counted(path, module, form_of_call(module, args, kwargs), self._count)
         (self._open[-1].children if self._open else self.roots).append(call)
         self._open.append(call)
 

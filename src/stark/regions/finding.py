@@ -11,7 +11,9 @@ from functools import lru_cache
 import torch
 from torch import nn
 
-from stark.capturing.recording import Calls, eagerly, kind_of
+from stark.capturing.calls.recording import Calls, eagerly
+from stark.capturing.calls.repeating import unchanged
+from stark.capturing.described import kind_of
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.evaluator.judge.building.cache import cache_folder
@@ -31,7 +33,6 @@ from stark.regions.watching import paths_of, watched
 from stark.regions.workload import (
     Step,
     device_of,
-    restored,
     seeded,
     steps_of,
 )
@@ -102,7 +103,7 @@ class Finder:
     def find(self, compile_top: int, compile_s: float) -> Hotspots:
         """Run all passes."""
         paths, clock = paths_of(self.model), clock_of(self.device)
-        with restored(self.model), eagerly():
+        with unchanged(self.model, trains=self.model.training), eagerly():
             for step in self.steps:
                 for _ in range(WARM_UPS):
                     with seeded(self.device):
@@ -118,7 +119,7 @@ class Finder:
             chosen = cut(trace.roots)
             groups = _grouped(chosen)
             examples = self._examples(groups[:compile_top], works, trace)
-        with restored(self.model):
+        with unchanged(self.model, trains=self.model.training):
             gains = self._gains(examples, clock, compile_s)
         return self._result(times, trace, chosen, groups, gains)
 
@@ -136,7 +137,7 @@ class Finder:
         places = [numbers[id(trace.work[id(calls[0])])] for calls in groups]
         found: dict[tuple[int, int], Example] = {}
         for number, step in enumerate(self.steps):
-            examples = Examples({place for of, place in places if of == number}, self.device)
+            examples = Examples({place for of, place in places if of == number})
             run = step.prepare()
             with seeded(self.device), watched(paths_of(self.model), examples):
                 run()
@@ -151,7 +152,7 @@ class Finder:
         return [
             Compiled(reason="not measured, since runs differ")
             if example is None
-            else compile_gain(example, clock, self.device, end - time.monotonic())
+            else compile_gain(example, clock, end - time.monotonic())
             for example in examples
         ]
 

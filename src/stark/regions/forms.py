@@ -1,6 +1,6 @@
-"""What two module calls must share so that one kernel can serve both: the modules' structure and the form of the call.
+"""The form of a call: calls of equal modules in one form can be served by one kernel.
 
-In a form, the first tensor counts with its exact shape. Sizes of the other tensors, and integers, may differ: in a decoding loop
+The first tensor counts with its exact shape. Sizes of the other tensors, and integers, may differ: in a decoding loop
 the mask and the cache grow with each step, and the calls are still of one form. Prefill and decoding differ in their
 first tensor.
 """
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable
-from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
-from stark.capturing.values import tensors_of
+from stark.capturing.calls.values import form_of_constant, leaves_of, tensors_of
+from stark.capturing.forms import TensorForm, form_key
 
 SHORT = {
     torch.float32: "fp32",
@@ -25,8 +24,6 @@ SHORT = {
     torch.bfloat16: "bf16",
     torch.int64: "int64",
 }
-
-PLAIN = (torch.Tensor, torch.dtype, torch.device, Enum, bool, int, float, complex, str, type(None))
 
 
 class Form(NamedTuple):
@@ -41,17 +38,20 @@ class Form(NamedTuple):
     """Classes of arguments that are neither tensors nor plain values, such as a cache."""
 
 
-def form_of(module: nn.Module, args: Any, kwargs: Any) -> Form:
+def form_of_call(module: nn.Module, args: Any, kwargs: Any) -> Form:
     """The form of a call with these arguments, in the present modes (gradients, autocast, training)."""
     arguments = _bound(module, args, kwargs)
     tensors = tensors_of(arguments)
     first = tensors[0] if tensors else None
     modes = _modes(module, tensors)
-    key = (_skeleton(arguments, first, loose=True), modes)
-    exact = (_skeleton(arguments, first, loose=False), modes)
+
+    def loose(tensor: torch.Tensor) -> Hashable:
+        return _exact(tensor) if tensor is first else (tensor.dtype, tensor.dim())
+
+    key = (form_key(arguments, loose, _loose_constant), modes)
+    exact = (form_key(arguments, _exact, form_of_constant), modes)
     shape = "no tensor" if first is None else f"{_shape(first)} {_dtype(first)}"
-    others = (leaf for leaf in tree_leaves(arguments) if not isinstance(leaf, PLAIN))
-    objects = tuple(dict.fromkeys(type(leaf).__name__ for leaf in others))
+    objects = tuple(dict.fromkeys(type(leaf).__name__ for leaf in leaves_of(arguments)))
     return Form(key, " ".join([shape, *modes]), exact, objects)
 
 
@@ -73,25 +73,14 @@ def _modes(module: nn.Module, tensors: list[torch.Tensor]) -> tuple[str, ...]:
     return tuple(name for name, on in found.items() if on)
 
 
-def _skeleton(value: Any, first: torch.Tensor | None, loose: bool) -> Hashable:
-    match value:
-        case torch.Tensor():
-            shape = tuple(value.shape)
-            if loose and value is not first:
-                return (str(value.dtype), len(shape))
-            strides = () if value.is_contiguous() else value.stride()
-            return (str(value.dtype), shape, strides)
-        case tuple() | list():
-            return tuple(_skeleton(each, first, loose) for each in value)
-        case dict():
-            return tuple((str(name), _skeleton(each, first, loose)) for name, each in value.items())
-        case Enum() | torch.dtype() | torch.device():
-            return repr(value)
-        case bool() | float() | str() | None:
-            return value
-        case int():
-            return "int" if loose else value
-    return type(value).__qualname__
+def _exact(tensor: torch.Tensor) -> Hashable:
+    """Strides count only where they place elements in another way."""
+    strided = tensor.layout is torch.strided and tensor.is_contiguous()
+    return (tensor.dtype, tensor.shape) if strided else TensorForm.of(tensor)
+
+
+def _loose_constant(value: Any) -> Hashable:
+    return int if type(value) is int else form_of_constant(value)
 
 
 def _shape(tensor: torch.Tensor) -> str:
@@ -100,42 +89,3 @@ def _shape(tensor: torch.Tensor) -> str:
 
 def _dtype(tensor: torch.Tensor) -> str:
     return SHORT.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
-
-
-class Structures:
-    """The structures of a model's modules; each is computed once."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Hashable] = {}
-
-    def of(self, module: nn.Module) -> Hashable:
-        """Equal for modules that are alike. Values of parameters do not count."""
-        if _does_nothing(module):
-            return None
-        if id(module) not in self._known:
-            state = [*module._parameters.items(), *module._buffers.items()]
-            self._known[id(module)] = hash(
-                (
-                    type(module),
-                    module.extra_repr(),
-                    tuple(
-                        (name, tensor is not None and (tuple(tensor.shape), tensor.dtype))
-                        for name, tensor in state
-                    ),
-                    tuple(
-                        (name, child is not None and self.of(child))
-                        for name, child in module._modules.items()
-                    ),
-                )
-            )
-        return self._known[id(module)]
-
-
-def _does_nothing(module: nn.Module) -> bool:
-    """Whether a module returns its input: their settings differ among layers that are otherwise alike.
-
-    Stochastic depth has many implementations, which are known by their names.
-    """
-    name = type(module).__name__
-    drops = name == "StochasticDepth" or name.startswith("Drop")
-    return isinstance(module, nn.Identity) or (drops and not module.training)

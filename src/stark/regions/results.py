@@ -116,8 +116,7 @@ class Hotspots(Frozen):
 class Captured(Frozen):
     """A region as a problem file."""
 
-    region: int
-    """Its place among `Hotspots.regions`."""
+    region: Region
 
     file: str | None = None
     refused: str = ""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
+from stark.capturing.structure import structure_of
 from stark.core.device import Device
 from stark.evaluator.judge.problem.roofline import bandwidth_of
 from stark.regions.counting import Counted, Counting
 from stark.regions.cut import Call, walk
-from stark.regions.forms import Structures
 from stark.regions.timing import TimedCall
 from stark.regions.watching import watched
 from stark.regions.workload import Step, seeded
@@ -46,11 +47,11 @@ def traced(
 ) -> Trace:
     """Match the timed calls of each step with the counted ones."""
     trace = Trace([], {}, device, [])
-    structures = Structures()
+    structures = cache(structure_of)
 
     def matched(time: TimedCall, work: Counted, weight: int) -> Call:
         call = Call(
-            group=(structures.of(work.module), work.form.key),
+            group=(structures(work.module), work.form.key),
             path=work.path,
             time_s=time.time_s,
             floor_s=0.0,

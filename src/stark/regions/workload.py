@@ -1,13 +1,13 @@
 """What is measured: one run of the model, as a function that can be called again and again.
 
-Each repetition draws the same random numbers, and what runs change in the model is restored at the end.
+Each repetition draws the same random numbers.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from stark.capturing import values
-from stark.capturing.recording import Calls, Form
+from stark.capturing.calls import values
+from stark.capturing.calls.recording import Calls, Form, in_modes
 from stark.core.errors import UsageError
 
 SEED = 0
@@ -62,26 +62,6 @@ def seeded(device: torch.device) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def restored(model: nn.Module) -> Iterator[None]:
-    """Put back what runs change: statistics of a batch norm, and in training mode also parameters and gradients.
-
-    The state of an optimizer is not the model's, and stays changed.
-    """
-    parameters = list(model.parameters()) if model.training else []
-    gradients = [(each, each.grad) for each in parameters]
-    state = [*model.buffers(), *parameters, *(grad for _, grad in gradients if grad is not None)]
-    before = [tensor.detach().to("cpu", copy=True) for tensor in state]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for tensor, value in zip(state, before, strict=True):
-                tensor.copy_(value)
-        for parameter, grad in gradients:
-            parameter.grad = grad
-
-
 def steps_of(model: nn.Module, calls: Calls | None, run: Callable[[], object] | None) -> list[Step]:
     """The parts of one run: `run` itself, or each recorded form of the model's call, as often as it was recorded.
 
@@ -113,13 +93,9 @@ def steps_of(model: nn.Module, calls: Calls | None, run: Callable[[], object] | 
 def _repeated(model: nn.Module, form: Form) -> Callable[[], object]:
     assert form.example is not None
     args, kwargs = copied(form.example)
-    kind, _, dtype = (form.autocast or "").partition(" torch.")
 
     def call() -> object:
-        with ExitStack() as modes:
-            modes.enter_context(torch.set_grad_enabled(form.grad))
-            if kind:
-                modes.enter_context(torch.autocast(kind, dtype=getattr(torch, dtype)))
+        with in_modes(form.grad, form.autocast):
             return model(*args, **kwargs)
 
     return call

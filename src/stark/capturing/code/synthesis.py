@@ -9,27 +9,27 @@ import ast
 import functools
 import textwrap
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 
-from stark.capturing.attributes import Values, constant_buffers
-from stark.capturing.building import (
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.code.attributes import Values, constant_buffers
+from stark.capturing.code.building import (
     attributes,
     constructor,
     constructor_arguments,
     made,
     state,
 )
-from stark.capturing.cannot import CannotCapture
-from stark.capturing.copying import Copier
+from stark.capturing.code.copying import Copier
+from stark.capturing.code.methods import Methods, methods_of
+from stark.capturing.code.state import buffer_text
 from stark.capturing.described import described
-from stark.capturing.drawing import parameter
-from stark.capturing.literals import is_constant
-from stark.capturing.methods import Methods, methods_of
-from stark.capturing.stored import exact
+from stark.capturing.expressions.drawing import parameter
+from stark.capturing.expressions.literals import is_constant
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
@@ -282,10 +282,9 @@ def _nested_attribute(module: nn.Module, path: str) -> Any:
     first = path.partition(".")[0]
     if first in module._parameters or first in module._buffers or first in module._modules:
         return NotImplemented
-    try:
+    with suppress(Exception):  # properties of the user may raise anything
         return functools.reduce(getattr, path.split("."), module)
-    except Exception:  # properties of the user may raise anything
-        return NotImplemented
+    return NotImplemented
 
 
 def _is_part_of(twin: nn.Module, module: nn.Module) -> bool:
@@ -322,15 +321,3 @@ def _assigned(name: str, expression: str | None, otherwise: str) -> str:
     if name.isidentifier() and expression is not None:
         return f"self.{name} = {expression}"
     return f"self.{otherwise}({name!r}, {expression})"
-
-
-def buffer_text(buffer: torch.Tensor | None, persistent: bool) -> str:
-    """The expression of a buffer. Values of a large persistent one are drawn: they come with the state."""
-    if buffer is None:
-        return "None"
-    try:
-        return exact(buffer)
-    except CannotCapture:
-        if persistent and buffer.is_floating_point():
-            return parameter(buffer)
-        raise

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from stark.capturing.forms import TensorForm, formed, tensors_in, with_tensors
+
 TRAINING = (
     r"training|[Dd]ropout|BatchNorm|InstanceNorm|RReLU|RNN|LSTM|GRU|Transformer|MultiheadAttention"
 )
@@ -31,40 +33,6 @@ class Misfit(Exception):
 ALIGNMENT = 64
 """Tensors of verification start at multiples of this many bytes, which kernels may rely on (for vector instructions). Views
 may start elsewhere."""
-
-
-@dataclass(frozen=True)
-class TensorForm:
-    """Dtype, shape and strides of one tensor."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> TensorForm:
-        """The form of a tensor."""
-        return cls(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether `is_contiguous()` is true for tensors of this form."""
-        return self.same_strides(torch.empty(self.shape, device="meta").stride())
-
-    def same_strides(self, stride: tuple[int, ...]) -> bool:
-        """Whether the strides place all elements alike. Those of dimensions with one element do not matter."""
-        pairs = zip(self.shape, self.stride, stride, strict=True)
-        return 0 in self.shape or all(extent == 1 or one == two for extent, one, two in pairs)
-
-    def fault(self, tensor: torch.Tensor) -> tuple[str, str] | None:
-        """What differs in a tensor, short and in full; None if nothing does."""
-        if tensor.dtype is not self.dtype:
-            return "another dtype", f"{tensor.dtype}, not {self.dtype}"
-        if tuple(tensor.shape) != self.shape:
-            return "another shape", f"{list(tensor.shape)}, not {list(self.shape)}"
-        if not self.same_strides(tensor.stride()):
-            return "other strides", f"{tensor.stride()}, not {self.stride}"
-        return None
 
 
 @dataclass(frozen=True)
@@ -157,35 +125,6 @@ def overlap(*tensors: torch.Tensor) -> bool:
             ranges.append((start, start + (last + 1) * each.element_size()))
     ranges.sort()
     return any(end > start for (_, end), (start, _) in itertools.pairwise(ranges))
-
-
-def tensors_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every tensor or form in nested tuples, lists and dicts, with its place, such as `[0]['mask']`."""
-    if isinstance(value, torch.Tensor | TensorForm):
-        yield path, value
-    elif isinstance(value, tuple | list):
-        for index, part in enumerate(value):
-            yield from tensors_in(part, f"{path}[{index}]")
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from tensors_in(part, f"{path}[{key!r}]")
-
-
-def with_tensors(pattern: Any, found: Iterator[Any]) -> Any:
-    """The pattern with its tensors or forms replaced, in order. Keeps the types of containers."""
-    if isinstance(pattern, torch.Tensor | TensorForm):
-        return next(found)
-    if isinstance(pattern, dict):
-        return type(pattern)({key: with_tensors(part, found) for key, part in pattern.items()})
-    if isinstance(pattern, tuple | list):
-        parts = [with_tensors(part, found) for part in pattern]
-        return type(pattern)(*parts) if hasattr(pattern, "_fields") else type(pattern)(parts)
-    return pattern
-
-
-def formed(value: Any) -> Any:
-    """The value with a `TensorForm` in place of each tensor."""
-    return with_tensors(value, (TensorForm.of(tensor) for _, tensor in tensors_in(value)))
 
 
 def read_contract(reference: ModuleType, source: str, device: str) -> Contract:

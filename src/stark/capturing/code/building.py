@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import nn
 
-from stark.capturing.literals import is_plain, literal
+from stark.capturing.expressions.literals import is_plain, literal
 
 SIZES = ("kernel_size", "stride", "padding", "dilation", "normalized_shape", "output_padding")
 """Arguments for which one number stands for a tuple of equal ones."""
@@ -73,12 +74,10 @@ def _dtype_argument(module: nn.Module) -> str:
 
 def made(text: str) -> nn.Module | None:
     """The module that a constructor call makes, without memory for its state."""
-    try:
-        with torch.device("meta"):
-            made = eval(text, {"nn": nn, "torch": torch})
-    except Exception:  # a guess; any constructor may raise anything
-        return None
-    return made if isinstance(made, nn.Module) else None
+    with suppress(Exception), torch.device("meta"):  # a guess; any constructor may raise anything
+        made = eval(text, {"nn": nn, "torch": torch})
+        return made if isinstance(made, nn.Module) else None
+    return None
 
 
 def is_equal(module: nn.Module, twin: nn.Module) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capturing.cannot import reason_of
-from stark.capturing.recording import Calls, Example, recording
+from stark.capturing.calls.recording import Calls, Example, recording
+from stark.capturing.cannot import users_code
 from stark.core.errors import UsageError
 
 
@@ -23,13 +23,12 @@ def load_module(spec: str) -> nn.Module:
     found = _found(spec)
     made = found
     if isinstance(found, type) or (callable(found) and not isinstance(found, nn.Module)):
-        try:
+        failure = (
+            f"{spec} cannot be made without arguments (REASON); name an instance, or a function without parameters that "
+            "returns one"
+        )
+        with users_code(failure, UsageError):
             made = found()
-        except Exception as error:  # the user's code may raise anything
-            raise UsageError(
-                f"{spec} cannot be made without arguments ({reason_of(error)}); name an instance, or a function "
-                "without parameters that returns one"
-            ) from error
     if not isinstance(made, nn.Module):
         raise UsageError(
             f"{spec} is a {type(made).__name__}; name an nn.Module, a class of modules, or a function that returns one"
@@ -45,10 +44,8 @@ def load_examples(spec: str) -> list[Example]:
     """
     found = _found(spec)
     if callable(found) and not isinstance(found, torch.Tensor):
-        try:
+        with users_code(f"{spec} fails (REASON)", UsageError):
             found = found()
-        except Exception as error:  # the user's code may raise anything
-            raise UsageError(f"{spec} fails ({reason_of(error)})") from error
     examples = [_example(each, spec) for each in (found if isinstance(found, list) else [found])]
     if not examples:
         raise UsageError(f"{spec} is an empty list; give at least one tuple of arguments")
@@ -64,14 +61,13 @@ def record(
     """
     with recording(module) as calls, torch.set_grad_enabled(module.training or backward):
         for number, (args, kwargs) in enumerate(examples, 1):
-            try:
+            which = f"example {number} of {spec}" if len(examples) > 1 else spec
+            failure = (
+                f"{type(module).__name__} cannot be called with {which} (REASON); return the arguments of its forward as "
+                "a tuple, or as a dict of keywords"
+            )
+            with users_code(failure, UsageError):
                 module(*args, **kwargs)
-            except Exception as error:  # the user's code may raise anything
-                which = f"example {number} of {spec}" if len(examples) > 1 else spec
-                raise UsageError(
-                    f"{type(module).__name__} cannot be called with {which} ({reason_of(error)}); return the arguments "
-                    "of its forward as a tuple, or as a dict of keywords"
-                ) from error
     return calls
 
 
@@ -95,10 +91,8 @@ def _found(spec: str) -> Any:
     package, _, name = spec.partition(":")
     if not package or not name:
         raise UsageError(f"{spec!r} does not name an object; write package.module:Object")
-    try:
+    with users_code(f"{package} cannot be imported (REASON)", UsageError):
         module = import_module(package)
-    except Exception as error:  # the user's code may raise anything
-        raise UsageError(f"{package} cannot be imported ({reason_of(error)})") from error
     try:
         return functools.reduce(getattr, name.split("."), module)
     except AttributeError:

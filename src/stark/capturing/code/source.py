@@ -9,18 +9,19 @@ from typing import Any
 
 from torch import nn
 
-from stark.capturing.attributes import Values
-from stark.capturing.binding import Binding
-from stark.capturing.copying import Copier
+from stark.capturing.calls.cases import Binding
+from stark.capturing.calls.observing import Observed
+from stark.capturing.calls.recording import Form
+from stark.capturing.calls.values import copied
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.code.attributes import Values
+from stark.capturing.code.branches import names_stored
+from stark.capturing.code.copying import Copier
+from stark.capturing.code.graph import exported
+from stark.capturing.code.state import finishing
+from stark.capturing.code.synthesis import Parts, Synthesis
 from stark.capturing.document import Captured
-from stark.capturing.finishing import finishing
-from stark.capturing.folding import names_stored
-from stark.capturing.graph import exported
-from stark.capturing.literals import is_plain
-from stark.capturing.observing import Observed
-from stark.capturing.recording import Form
-from stark.capturing.synthesis import Parts, Synthesis
-from stark.capturing.values import copied
+from stark.capturing.expressions.literals import is_plain
 
 
 def by_source(
@@ -64,7 +65,7 @@ def _exports(module: nn.Module, form: Form) -> bool:
     assert form.example is not None
     try:
         exported(module, copied(form.example), form.grad)
-    except Exception:  # the export may fail in any way, and the user's code too
+    except CannotCapture:
         return False
     return True
 

@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from stark.capturing.bindings import Imported, binding, makes
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.described import code
-from stark.capturing.literals import is_plain, literal, nested
-from stark.capturing.stored import exact
+from stark.capturing.code.bindings import Imported, binding, makes
+from stark.capturing.described import NAMED, code
+from stark.capturing.expressions.literals import is_plain, literal, nested
+from stark.capturing.expressions.stored import exact
 
 IMPORTED = {"torch", "numpy", "einops", "triton"} | set(sys.stdlib_module_names)
 """Packages that captured files import. Code of all others is copied."""
@@ -42,7 +42,7 @@ class Definitions:
 
     def __init__(self, adapt: Adapt) -> None:
         self._adapt = adapt
-        """Prepares copied code of a module (`stark.capturing.copying`), which may ask for more definitions."""
+        """Prepares copied code of a module (`stark.capturing.code.copying`), which may ask for more definitions."""
 
         self.imports: dict[str, str] = {"torch": "import torch", "nn": "import torch.nn as nn"}
         self.texts: dict[str, str] = {}
@@ -142,7 +142,7 @@ class Definitions:
     def _constant(self, name: str, value: Any, module: str) -> str:
         """A value as it is now, which may be another than at the start of the program."""
         try:
-            text = self._live(value)
+            text = self._now(value)
         except CannotCapture as error:
             raise CannotCapture(f"{name} of {module} cannot be copied: {error}") from None
         if len(text) > MOST_CHARACTERS:
@@ -151,21 +151,23 @@ class Definitions:
         self.texts[here] = f"{here} = {text}"
         return here
 
-    def _live(self, value: Any) -> str:
+    def _now(self, value: Any) -> str:
+        if text := self.live(value, self._now):
+            return text
+        raise CannotCapture(f"a {type(value).__name__} has no expression")
+
+    def live(self, value: Any, write: Callable[[Any], str]) -> str | None:
+        """The expression of a value, whose parts `write` writes; None for objects and for unknown functions."""
         if is_plain(value):
             return literal(value)
         if isinstance(value, enum.Enum):
-            return f"{self._live(type(value))}.{value.name}"
+            return f"{write(type(value))}.{value.name}"
         if isinstance(value, torch.Tensor):
             return exact(value)
-        if (text := nested(value, self._live)) is not None:
-            return text
-        is_named = isinstance(value, types.FunctionType | types.BuiltinFunctionType | type)
-        if is_named and (value.__module__, value.__name__) not in self._being_made:
-            text = self.expression(value)
-            if text is not None:
-                return text
-        raise CannotCapture(f"a {type(value).__name__} has no expression")
+        if isinstance(value, NAMED):
+            key = (value.__module__, value.__name__)
+            return None if key in self._being_made - self._here.keys() else self.expression(value)
+        return nested(value, write)
 
     def _copy(self, name: str, bound: Any, value: Any, module: str) -> str:
         if isinstance(value, type) and issubclass(value, nn.Module):

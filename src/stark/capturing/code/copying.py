@@ -11,13 +11,12 @@ from typing import Any
 
 from torch import nn
 
+from stark.capturing.calls.observing import Observed
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.definitions import IMPORTED, Definitions, free_names
+from stark.capturing.code.branches import Fixed, Fold, Prune, Shorten, paths_of_self
+from stark.capturing.code.definitions import IMPORTED, Definitions, free_names
 from stark.capturing.described import described
-from stark.capturing.folding import Fixed, Fold, Shorten, paths_of_self
-from stark.capturing.literals import is_plain
-from stark.capturing.observing import Observed
-from stark.capturing.pruning import Prune
+from stark.capturing.expressions.literals import is_plain
 
 KEPT_DECORATORS = {
     "staticmethod", "classmethod", "property", "dataclass", "dataclasses.dataclass", "functools.cached_property",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from stark.capturing.calls.values import span_of
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import literal, nested, short, sizes
-from stark.capturing.stored import FEW, exact, packed, pattern
-from stark.capturing.strides import strided
+from stark.capturing.expressions.literals import literal, nested, short, sizes
+from stark.capturing.expressions.stored import FEW, exact, packed, pattern
 
 SAMPLE = 1 << 20
 """Statistics are taken of at most so many elements."""
@@ -62,7 +63,7 @@ def parameter(tensor: torch.Tensor) -> str:
 def _floating(value: torch.Tensor) -> str:
     """The values of a contiguous floating-point tensor."""
     shape = tuple(value.shape)
-    if value.dtype.itemsize > 1 and (text := pattern(value) or _rotary(value)):
+    if value.dtype.itemsize > 1 and (text := pattern(value)):
         return text
     if (
         value.numel() > 1
@@ -134,51 +135,36 @@ def _boolean(value: torch.Tensor) -> str:
         return f"torch.rand({sizes(value.shape)}) < {float(value.float().mean()):.3g}"
 
 
-def _rotary(value: torch.Tensor) -> str | None:
-    """A table of cosines or sines of positions, as rotary embeddings use it; None for other tensors."""
-    if value.dim() < 2 or value.shape[-1] % 2 or value.shape[-2] < 2 or value.abs().max() > 1.001:
-        return None
-    table = value.float().reshape(-1, *value.shape[-2:])
-    rows, width = table.shape[1:]
-    if not bool((table == table[0]).all()):
-        return None
-    first = float(table[0, 0, 0])
-    function = "cos" if abs(first - 1) < 1e-3 else "sin" if abs(first) < 1e-3 else None
-    if function is None:
-        return None
-    for half in (width // 2, width):
-        base = _base(table[0, 1], function, half)
-        if base is None:
-            continue
-        angles = torch.outer(torch.arange(rows).float(), base ** (-torch.arange(half) / half))
-        angles = torch.cat((angles, angles), -1) if half < width else angles
-        if torch.allclose(getattr(torch, function)(angles), table[0], atol=2e-2):
-            powers = f"{base:.6g} ** (-torch.arange({half}) / {half})"
-            made = f"torch.outer(torch.arange({rows}).float(), {powers})"
-            repeated = f"{made}.repeat(1, 2)" if half < width else made
-            typed = "" if value.dtype == torch.float32 else f".to({value.dtype})"
-            grown = "" if value.dim() == 2 else f".expand({tuple(value.shape)})"
-            return f"torch.{function}({repeated}){typed}{grown}"
-    return None
-
-
-def _base(row: torch.Tensor, function: str, half: int) -> float | None:
-    """The base of the frequencies, from the second frequency at position 1."""
-    if half < 2:
-        return None
-    second = float(row[1].clamp(-1, 1))
-    angle = math.acos(second) if function == "cos" else math.asin(second)
-    if not 0 < angle < 1:
-        return None
-    base = angle ** (-half)
-    return next(
-        (b for b in (10_000.0, 500_000.0, 1_000_000.0) if abs(math.log(base / b)) < 0.2), base
-    )
-
-
 def _has_strides(text: str, value: torch.Tensor) -> bool:
     """Whether the expression has the strides of the value."""
     if ".expand(" not in text:
         return value.is_contiguous()
     made = eval(text, {"torch": torch})
     return bool(made.stride() == value.stride())
+
+
+def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str:
+    """An expression with the shape and strides of `value`; `contents` writes a contiguous tensor's values."""
+    if value.is_contiguous():
+        return contents(value)
+    if (text := _expanded(value, contents)) is not None:
+        return text
+    shape, strides = tuple(value.shape), tuple(map(int, value.stride()))
+    if torch._debug_has_internal_overlap(value) == 1 or span_of(value) < value.numel():
+        # an element has several places, so that it cannot be written to
+        made = f"torch.empty({span_of(value)}, dtype={value.dtype}).normal_()"
+        return f"{made}.as_strided({shape}, {strides})"
+    made = f"torch.empty_strided({shape}, {strides}, dtype={value.dtype})"
+    return f"{made}.copy_({contents(value.contiguous())})"
+
+
+def _expanded(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:
+    """One element along each dimension that is expanded; None if none is."""
+    narrow = value
+    for dim, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            narrow = narrow.narrow(dim, 0, 1)
+    if narrow is value:
+        return None
+    sizes = [-1 if n == m else n for n, m in zip(value.shape, narrow.shape, strict=True)]
+    return f"({strided(narrow, contents)}).expand({', '.join(map(str, sizes))})"

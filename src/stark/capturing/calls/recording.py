@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capturing.values import copied, form_of, tensors_of
+from stark.capturing.calls.values import copied, form_of, tensors_of
+from stark.capturing.described import kind_of
+from stark.capturing.structure import structure_of
 from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -26,14 +28,14 @@ LEAST_MB = 1024.0
 class Form:
     """One form of call: types, shapes, strides and devices of tensors, constants, and the modes of torch.
 
-    Equal modules (same class, structure and state shapes) share a form.
+    Equal modules share a form.
     """
 
     kind: str
     """The class of the modules as `package.module:QualifiedName`."""
 
-    structure: str
-    """What makes modules of one class equal: their structure, and the shapes and dtypes of their state."""
+    structure: int
+    """The same for equal modules (`structure_of`)."""
 
     described: Any
     """A hashable description of all arguments."""
@@ -80,13 +82,14 @@ class Calls:
     def of(self, module: nn.Module) -> list[Form]:
         """The forms in which this module was called, most calls first.
 
-        If it was not called itself, the forms of equal modules: of its class, with its structure and state shapes.
+        If it was not called itself, the forms of equal modules.
         """
         path = self.path_of(module)
-        kind, structure = kind_of(module), structure_of(module)
-        equal = [f for f in self.forms if (f.kind, f.structure) == (kind, structure)]
-        own = [form for form in equal if path in form.counts]
-        return sorted(own or equal, key=lambda form: -form.counts.get(path or "", form.calls))
+        found = [form for form in self.forms if path in form.counts]
+        if not found:
+            structure = structure_of(module)
+            found = [form for form in self.forms if form.structure == structure]
+        return sorted(found, key=lambda form: -form.counts.get(path or "", form.calls))
 
     def __len__(self) -> int:
         return len(self.forms)
@@ -169,7 +172,7 @@ class _Notebook:
         identity = kind_of(module), structure_of(module)
 
         def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            training, grad, autocast = module.training, torch.is_grad_enabled(), _autocast()
+            training, grad, autocast = module.training, torch.is_grad_enabled(), autocast_now()
             described = (form_of(args), form_of(kwargs))
             key = (*identity, described, training, grad, autocast)
             form = self._forms.get(key)
@@ -192,20 +195,22 @@ class _Notebook:
         form.example = copied(example)
 
 
-def kind_of(module: nn.Module) -> str:
-    """The class as `package.module:QualifiedName`."""
-    return f"{type(module).__module__}:{type(module).__qualname__}"
-
-
-def structure_of(module: nn.Module) -> str:
-    """A text that is the same for modules that differ only in the values of their state."""
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    state = ((n, t.dtype, tuple(t.shape), str(t.device), t.requires_grad) for n, t in tensors)
-    return f"{module!r}\n{list(state)}"
-
-
-def _autocast() -> str | None:
+def autocast_now() -> str | None:
+    """The device type and dtype of autocast; None if it is off."""
     for device in ("cuda", "cpu"):
         if torch.is_autocast_enabled(device):
             return f"{device} {torch.get_autocast_dtype(device)}"
     return None
+
+
+@contextmanager
+def in_modes(grad: bool, autocast: str | None, inference: bool = False) -> Iterator[None]:
+    """The modes of a recorded call; `autocast` is a value of `autocast_now`."""
+    with ExitStack() as modes:
+        modes.enter_context(torch.set_grad_enabled(grad))
+        if inference:
+            modes.enter_context(torch.inference_mode())
+        if autocast is not None:
+            kind, _, dtype = autocast.partition(" torch.")
+            modes.enter_context(torch.autocast(kind, getattr(torch, dtype)))
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,50 +11,55 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from stark.capturing import holders
-from stark.capturing.attributes import constant_buffers, is_describable
-from stark.capturing.binding import Binding
-from stark.capturing.cannot import CannotCapture, reason_of
-from stark.capturing.definitions import IMPORTED
+from stark.capturing.calls.cases import Binding
+from stark.capturing.calls.recording import Example, Form
+from stark.capturing.calls.repeating import unchanged
+from stark.capturing.calls.values import copied
+from stark.capturing.cannot import CannotCapture, users_code
+from stark.capturing.code.attributes import constant_buffers, is_describable
+from stark.capturing.code.definitions import IMPORTED
+from stark.capturing.code.state import (
+    HOLDER,
+    assigned,
+    buffer_text,
+    finishing,
+    holders,
+    read,
+    registered,
+)
 from stark.capturing.described import code, described
 from stark.capturing.document import Captured
-from stark.capturing.drawing import parameter
-from stark.capturing.finishing import finishing
-from stark.capturing.literals import literal, nested
-from stark.capturing.printing import Printer
-from stark.capturing.recording import Example, Form
-from stark.capturing.restoring import unchanged
-from stark.capturing.stored import exact
-from stark.capturing.synthesis import buffer_text
-from stark.capturing.values import copied
+from stark.capturing.expressions.drawing import parameter
+from stark.capturing.expressions.literals import literal, nested
+from stark.capturing.expressions.stored import exact
+from stark.capturing.forms import tensors_in
 
 HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 
 
 def exported(module: nn.Module, example: Example, grad: bool) -> ExportedProgram:
-    """The module as torch.export traces it, without strict mode. Raises whatever the export or forward raises."""
-    with unchanged(module), torch.inference_mode(False), torch.set_grad_enabled(grad):
+    """The module as torch.export traces it, without strict mode. Raises CannotCapture."""
+    with (
+        users_code("torch.export fails (REASON)"),
+        unchanged(module),
+        torch.inference_mode(False),
+        torch.set_grad_enabled(grad),
+    ):
         return torch.export.export(module, *example, strict=False)
 
 
-def by_graph(
-    module: nn.Module, binding: Binding, form: Form, reason: str, plain: bool = False
-) -> Captured:
-    """Write the exported graph as PyTorch code; `plain` calls every operator by its full name.
+def by_graph(module: nn.Module, binding: Binding, form: Form, reason: str) -> Captured:
+    """Write the exported graph as PyTorch code.
 
     Raises CannotCapture if the module cannot be exported, or the graph has parts that are no operators.
     """
     assert form.example is not None
-    example: Example = pytree.tree_map_only(
-        torch.Tensor, copied, form.example
-    )  # no tensor occurs twice
-    try:
-        program = exported(module, example, form.grad)
-    except Exception as error:  # the export may fail in any way, and the user's code too
-        raise CannotCapture(f"torch.export fails ({reason_of(error)})") from error
+    each_once = pytree.tree_map_only(torch.Tensor, copied, form.example)
+    example: Example = each_once  # no tensor occurs twice
+    program = exported(module, example, form.grad)
     init = ["super().__init__()", *_state(module, program)]
     init += finishing(module)
-    lines = _forward(program, binding, example, plain)
+    lines = _forward(program, binding, example)
     text = "\n".join(
         [
             "class Model(nn.Module):",
@@ -65,9 +71,9 @@ def by_graph(
         ]
     )
     return Captured(
-        definitions={"Holder": holders.HOLDER},
+        definitions={"aten": "aten = torch.ops.aten", "Holder": HOLDER},
         classes={"Model": text},
-        imports={"torch": "import torch", "F": "import torch.nn.functional as F"},
+        imports={"torch": "import torch"},
         notes=[
             f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
         ],
@@ -122,28 +128,31 @@ def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:
     }
     used = {spec.target for spec in program.graph_signature.input_specs}
     names = [*parameters, *(n for n in buffers if n in state or n in used), *constants]
-    yield from holders.make(names)
+    yield from holders(names)
     for name in names:
         if name in parameters:
-            yield holders.assign(name, f"nn.Parameter({parameter(parameters[name])})")
+            yield assigned(name, f"nn.Parameter({parameter(parameters[name])})")
         elif name in buffers:
-            yield holders.register(name, buffer_text(buffers[name], name in state), name in state)
+            yield registered(name, buffer_text(buffers[name], name in state), name in state)
         else:
-            yield holders.register(name, exact(constants[name]), False)
+            yield registered(name, exact(constants[name]), False)
 
 
-def _forward(
-    program: ExportedProgram, binding: Binding, example: Example, plain: bool
-) -> list[str]:
+def _forward(program: ExportedProgram, binding: Binding, example: Example) -> list[str]:
     """The statements of forward."""
     signature = program.graph_signature
-    paths = dict(_paths(binding, example))
+    given_by_name = zip(binding.arguments, binding.values(example), strict=True)
+    paths = {
+        id(tensor): path
+        for name, value in given_by_name
+        for path, tensor in tensors_in(value, name)
+    }
     leaves = pytree.tree_leaves(example)
     given = [spec for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
     if len(given) != len(leaves):
         raise CannotCapture("the export has other inputs than forward")
     names = {
-        s.arg.name: holders.read(s.target)
+        s.arg.name: read(s.target)
         for s in signature.input_specs
         if s.kind.name in HELD and s.target
     }
@@ -152,7 +161,7 @@ def _forward(
         if isinstance(leaf, torch.Tensor) and spec.arg.name != paths[id(leaf)]:
             lines.append(f"{spec.arg.name} = {paths[id(leaf)]}")
     device = next((paths[id(leaf)] for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
-    printer = Printer(names, device, plain)
+    printer = Printer(names, device)
     lines += printer.statements(program.graph)
     outputs = next(node for node in program.graph.nodes if node.op == "output").args[0]
     returned = []
@@ -161,7 +170,7 @@ def _forward(
         if spec.kind.name == "USER_OUTPUT":
             returned.append(text)
         elif spec.kind.name == "BUFFER_MUTATION":
-            lines.append(f"{holders.read(spec.target)}.copy_({text})")
+            lines.append(f"{read(spec.target)}.copy_({text})")
         elif spec.kind.name == "USER_INPUT_MUTATION":
             lines.append(f"{spec.target}.copy_({text})")
         else:
@@ -169,23 +178,6 @@ def _forward(
     structure = program.call_spec.out_spec
     assert structure is not None
     return [*lines, f"return {_nested(pytree.tree_unflatten(returned, structure))}"]
-
-
-def _paths(binding: Binding, example: Example) -> Iterator[tuple[int, str]]:
-    """For the id of each tensor, the expression that reaches it from forward's parameters."""
-
-    def walk(value: Any, path: str) -> Iterator[tuple[int, str]]:
-        if isinstance(value, torch.Tensor):
-            yield id(value), path
-        elif isinstance(value, Mapping):
-            for key, inner in value.items():
-                yield from walk(inner, f"{path}[{key!r}]")
-        elif isinstance(value, (tuple, list)):
-            for index, inner in enumerate(value):
-                yield from walk(inner, f"{path}[{index}]")
-
-    for name, value in zip(binding.arguments, binding.values(example), strict=True):
-        yield from walk(value, name)
 
 
 def _nested(value: Any) -> str:
@@ -199,3 +191,61 @@ def _nested(value: Any) -> str:
     if (text := nested(value, _nested)) is not None:
         return text
     raise CannotCapture(f"it returns a {type(value).__name__}; return a tuple, a list or a dict")
+
+
+DROPPED = {
+    "aten._assert_tensor_metadata.default",
+    "aten._assert_async.msg",
+    "aten._assert_scalar.default",
+}
+
+
+class Printer:
+    """Prints one graph."""
+
+    def __init__(self, names: Mapping[str, str], device: str | None) -> None:
+        self._names = names
+        """Expressions of parameters and buffers by the name of their node."""
+
+        self._device = device
+        """The expression of a tensor whose device new tensors get."""
+
+    def statements(self, graph: torch.fx.Graph) -> list[str]:
+        """The statements, with the path of the module that they come from as comments."""
+        lines, last = [], ""
+        for node in graph.nodes:
+            if node.op in ("placeholder", "output") or str(node.target) in DROPPED:
+                continue
+            if node.op != "call_function":
+                raise CannotCapture(
+                    f"its graph has a {node.op} {node.name}, which is not an operator"
+                )
+            stack = node.meta.get("nn_module_stack") or {}
+            path = next(iter(reversed(stack.values())))[0] if stack else ""
+            if path and path != last:
+                lines.append(f"# {path.removeprefix('L__self___')}")
+                last = path
+            lines.append(f"{node.name} = {self._expression(node)}")
+        return lines
+
+    def reference(self, value: Any) -> str:
+        """An argument: the name of a node, or a literal."""
+        match value:
+            case torch.fx.Node():
+                return self._names.get(value.name, value.name)
+            case torch.device():
+                return f"{self._device}.device" if self._device else literal(value)
+            case list():  # of a class of its own
+                return nested(list(value), self.reference) or ""
+        return nested(value, self.reference) or literal(value)
+
+    def _expression(self, node: torch.fx.Node) -> str:
+        target = node.target
+        if target is operator.getitem:
+            return f"{self.reference(node.args[0])}[{node.args[1]}]"
+        if not isinstance(target, torch._ops.OpOverload):
+            raise CannotCapture(f"its graph has {target}, which is not an operator")
+        if target.namespace != "aten":
+            raise CannotCapture(f"its graph calls {target}, which is not an operator of torch")
+        keywords = (f"{k}={self.reference(v)}" for k, v in node.kwargs.items() if k != "pin_memory")
+        return f"{target}({', '.join([*map(self.reference, node.args), *keywords])})"

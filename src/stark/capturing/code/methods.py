@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.copying import DROPPED_DECORATORS, KNOWN_PACKAGES, Copier
-from stark.capturing.definitions import IMPORTED
+from stark.capturing.code.branches import paths_of_self
+from stark.capturing.code.copying import DROPPED_DECORATORS, KNOWN_PACKAGES, Copier
+from stark.capturing.code.definitions import IMPORTED
 from stark.capturing.described import code
-from stark.capturing.folding import paths_of_self
 
 HARMLESS_CALLS = {"GradientCheckpointingLayer"}
 """Classes whose `__call__` only adds what training uses."""

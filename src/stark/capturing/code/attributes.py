@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import functools
 import types
 from collections.abc import Iterator
@@ -13,10 +12,9 @@ import torch
 from torch import nn
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.copying import Copier
+from stark.capturing.code.copying import Copier
 from stark.capturing.described import NAMED, described
-from stark.capturing.literals import is_constant, is_plain, literal, nested
-from stark.capturing.stored import exact
+from stark.capturing.expressions.literals import is_constant, is_plain
 
 DEEPEST = 4
 TENSOR_NAMES = {"shape", "dtype", "device", "size", "dim", "T", "mT", "data", "grad", "training"}
@@ -31,27 +29,15 @@ class Values:
 
     def expression(self, value: Any, name: str = "", depth: int = 0) -> str:
         """The expression of an attribute of this name. Raises CannotCapture if there is none."""
-        if is_plain(value):
-            return literal(value)
-        if depth > DEEPEST:
+        if depth > DEEPEST and not is_plain(value):
             raise CannotCapture("objects are nested too deeply")
-        if isinstance(value, enum.Enum):
-            return f"{self._named(type(value))}.{value.name}"
         if isinstance(value, functools.partial):
             return self._partial(value, depth)
-        if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
-            return self._named(value)
-        if isinstance(value, torch.Tensor):
-            return exact(value)
-        text = nested(value, lambda each: self.expression(each, name, depth + 1))
+        live = self._copier.definitions.live
+        text = live(value, lambda part: self.expression(part, name, depth + 1))
+        if text is None and isinstance(value, NAMED):
+            raise CannotCapture(f"{value.__qualname__} is not defined at the top level of a module")
         return text or self._namespace(value, name, depth)
-
-    def _named(self, value: Any) -> str:
-        text = self._copier.definitions.expression(value)
-        if text is None:
-            name = getattr(value, "__qualname__", repr(value))
-            raise CannotCapture(f"{name} is not defined at the top level of a module")
-        return text
 
     def _partial(self, value: functools.partial[Any], depth: int) -> str:
         self._copier.definitions.imports["functools"] = "import functools"

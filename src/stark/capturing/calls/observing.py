@@ -17,8 +17,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stark.capturing.recording import Form
-from stark.capturing.running import call
+from stark.capturing.calls.recording import Form
+from stark.capturing.calls.repeating import call
 
 PRESENT = object()
 """Stands for an argument that is never None and not constant."""

@@ -8,7 +8,7 @@ import zlib
 import torch
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import literal, short, sizes
+from stark.capturing.expressions.literals import literal, short, sizes
 
 MOST_CHARACTERS = 20_000
 """A stored tensor takes no more; it is part of every prompt."""
@@ -85,14 +85,14 @@ def _range(value: torch.Tensor) -> str | None:
 
 
 def two_valued(value: torch.Tensor) -> str | None:
-    """A causal mask, a mask of whole columns, or a mask of square blocks, of any two values."""
+    """A causal mask of any two values."""
     if value.dim() < 1:
         return None
     values = value.reshape(-1).unique()
     if len(values) != 2:
         return None
     high = value == values[1]
-    text = _causal(high) or _columns(high) or _blocks(high)
+    text = _causal(high)
     if text is None or value.dtype == torch.bool:
         return text
     numbers = [
@@ -114,37 +114,6 @@ def _causal(high: torch.Tensor) -> str | None:
                 text = f"{ones}.{method}({diagonal or ''})"
                 return text if high.dim() == 2 else f"{text}.expand({tuple(high.shape)})"
     return None
-
-
-def _columns(high: torch.Tensor) -> str | None:
-    """The first or last n of the last dimension, with n by row, such as a padding mask."""
-    size = high.shape[-1]
-    counts = high.sum(-1, keepdim=True)
-    if counts.numel() > 4 * FEW or size < 2:
-        return None
-    position = torch.arange(size)
-    for text, found in (("<", position < counts), (">=", position >= size - counts)):
-        if torch.equal(high, found):
-            limits = counts if text == "<" else size - counts
-            if high.dim() == 1:
-                return f"torch.arange({size}) {text} {int(limits)}"
-            return f"(torch.arange({size}) {text} torch.tensor({literal(limits.tolist())}))"
-    return None
-
-
-def _blocks(high: torch.Tensor) -> str | None:
-    """Equal square blocks on the diagonal, such as a mask of windows."""
-    if high.dim() < 2 or high.shape[-1] != high.shape[-2]:
-        return None
-    size = high.shape[-1]
-    width = int(high.reshape(-1, size)[0].sum())
-    if not width or size % width:
-        return None
-    block = torch.arange(size) // width
-    if not bool((high == (block[:, None] == block)).all()):
-        return None
-    text = f"(torch.arange({size})[:, None] // {width} == torch.arange({size}) // {width})"
-    return text if high.dim() == 2 else f"{text}.expand({tuple(high.shape)})"
 
 
 def packed(value: torch.Tensor) -> str:

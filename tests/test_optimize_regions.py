@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stark.regions.sharing import part_of_next
+from stark.improving import part_of_next
 
 
 def test_a_run_gets_its_share_by_possible_saving() -> None:

@@ -1,0 +1,1 @@
+"""The recorded calls: how they are noted, repeated, observed, and divided into cases."""

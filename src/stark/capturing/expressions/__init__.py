@@ -1,0 +1,1 @@
+"""Values as Python expressions: constants, stored tensors, and draws of new ones."""

@@ -1,0 +1,223 @@
+"""The parts of a module with a kernel: whether they are as verified, and a quick test whether they are the same objects.
+
+Standalone: needs torch and the standard library only, since it is copied into kernel files and packages.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from stark.capturing.described import definition, described
+from stark.capturing.forms import tensors_in
+from stark.deploy.contract import Contract, attribute
+from stark.deploy.shell import getters
+from stark.deploy.source import PLAIN, strided
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = tuple(getattr(torch_module, f"_global{name}") for name in HOOKS)
+
+Reason = tuple[str, str]
+"""Why the original runs: what is counted, and the details of this call."""
+
+
+class Parts:
+    """The submodules, code, attributes and state that a module had when its kernel was bound."""
+
+    def __init__(self, module: nn.Module, contract: Contract) -> None:
+        self.module, self.contract = module, contract
+        self.original = type(module).forward
+        parts = dict(module.named_modules())
+        self.classes = {path: type(part) for path, part in parts.items()}
+        self.forwards = {path: part.__dict__.get("forward") for path, part in parts.items()}
+        self.tensors = getters(module)
+        self.state = [name for name in contract.state if name in self.tensors]
+        """The contract's state without constants of the reference, which the module has not."""
+
+    def changed(self, misplaced: Callable[[torch.Tensor], Reason | None]) -> Reason | None:
+        """What differs from what was verified; `misplaced` says what is wrong with a tensor's memory."""
+        return (
+            self._submodules()
+            or self.attributes()
+            or self.code()
+            or self._tensors(misplaced)
+            or self.untied()
+            or self._mode()
+        )
+
+    def _submodules(self) -> Reason | None:
+        if type(self.module).forward is not self.original:
+            return "the class has another forward than when it was bound", ""
+        parts = dict(self.module.named_modules())
+        for path in {**self.classes, **parts}:
+            part = parts.get(path)
+            if part is None or type(part) is not self.classes.get(path):
+                return "a submodule was added, replaced or removed", path
+            forward = part.__dict__.get("forward")
+            if path and forward is not self.forwards[path] and "_stark" not in part.__dict__:
+                return "a submodule's forward was replaced", path
+            if path and any(getattr(part, hooks) for hooks in HOOKS):
+                return "a submodule has hooks", path
+        return ("all modules have hooks", "") if any(GLOBAL_HOOKS) else None
+
+    def attributes(self) -> Reason | None:
+        """An attribute with another value than verified."""
+        for path, attributes in self.contract.attributes.items():
+            for name, expected in attributes.items():
+                where = f"{path}.{name}".lstrip(".")
+                try:
+                    part = self.module.get_submodule(path)
+                    value = attribute(part, name)
+                except AttributeError:
+                    return "an attribute is missing", where
+                if isinstance(value, torch.Tensor) and (value.is_meta or is_traced(value)):
+                    continue  # it has no values now
+                if self.contract.changes_tensors and name in part._buffers:
+                    continue  # no kernel can take it for a constant
+                if (found := described(value)) != expected:
+                    return "an attribute differs", f"{where} is {found}, not {expected}"
+        return None
+
+    def code(self) -> Reason | None:
+        """A function, method or global constant of the original that is not as captured."""
+        for name, expected in self.contract.code.items():
+            try:
+                found = definition(name)
+            except LookupError as why:
+                found = str(why.args[0])
+            if found != expected:
+                return "the original's code differs from what was captured", name
+        return None
+
+    def _tensors(self, misplaced: Callable[[torch.Tensor], Reason | None]) -> Reason | None:
+        if getters(self.module).keys() != self.tensors.keys():
+            return "parameters or buffers were added or removed", ""
+        for name in self.state:
+            tensor = self.tensors[name]()
+            if type(tensor) not in PLAIN and not is_traced(tensor):
+                return "a parameter or buffer is not a plain tensor", f"{name}: {type(tensor)}"
+            if fault := self.contract.state[name].fault(tensor) or misplaced(tensor):
+                return f"a parameter or buffer has {fault[0]}", f"{name}: {fault[1]}"
+        return None
+
+    def untied(self) -> Reason | None:
+        """Whether names that are one tensor in the reference are several here."""
+        for names in self.contract.tied:
+            found = [self.tensors[name]() for name in names if name in self.tensors]
+            if any(each is not found[0] for each in found):
+                return "parameters are no longer tied", ", ".join(names)
+        return None
+
+    def _mode(self) -> Reason | None:
+        """Whether a part is in another training mode than verified."""
+        expected = self.contract.training
+        for path, part in self.module.named_modules():
+            if expected is not None and part.training is not expected:
+                return f"verified for {'train' if expected else 'eval'}() only", path
+        return None
+
+    def same(self, gpu: int | None, names: dict[str, Any]) -> Iterator[str]:
+        """Tests that the module has the parts that it has now, and that `.to()` did not change them in place.
+
+        `gpu` is the index of the tensors' device, None for a CPU. `names` gets what the tests use.
+        """
+        module, contract = self.module, self.contract
+        hooks = [getattr(m, name) for path, m in module.named_modules() if path for name in HOOKS]
+        names |= {"hooks": [*hooks, *GLOBAL_HOOKS], "described": described}
+        yield "not any(hooks)"
+        if gpu is not None:
+            names["current"] = torch.cuda.current_device
+            yield f"current() == {gpu}"
+        names |= {"kind": type(module), "own": type(module).forward}
+        yield "kind.forward is own"
+        for index, full in enumerate(contract.code):
+            yield from _same_global(full, str(index), names)
+        for index, (path, part) in enumerate(module.named_modules()):
+            yield from self._same_part(path, part, str(index), names)
+        for index, name in enumerate(self.state):
+            yield from self._same_tensor(name, str(index), names)
+
+    def _same_part(
+        self, path: str, part: nn.Module, index: str, names: dict[str, Any]
+    ) -> Iterator[str]:
+        names[f"g{index}"] = part.__dict__
+        if self.contract.training is not None:
+            yield f"g{index}['training'] is {self.contract.training}"
+        if path:
+            names[f"f{index}"] = part.__dict__.get("forward")
+            yield f"g{index}.get('forward') is f{index}"
+        for place, (leaf, child) in enumerate(part._modules.items()):
+            names |= {f"m{index}": part._modules, f"c{index}_{place}": child}
+            yield f"m{index}.get({leaf!r}) is c{index}_{place}"
+        for place, name in enumerate(self.contract.attributes.get(path, ())):
+            if not self.contract.changes_tensors:
+                yield from _same_version(part, name, f"g{index}")
+            yield from _same_attribute(part, name, f"g{index}", f"a{index}_{place}", names)
+
+    def _same_tensor(self, name: str, index: str, names: dict[str, Any]) -> Iterator[str]:
+        form, getter = self.contract.state[name], self.tensors[name]
+        tensor = getter()
+        names |= {f"p{index}": tensor, f"t{index}": form.dtype}
+        names[f"d{index}"] = getter.args[0]  # type: ignore[attr-defined]
+        leaf = name.rpartition(".")[2]
+        yield f"d{index}.get({leaf!r}) is p{index} and p{index}.dtype is t{index}"
+        # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
+        names |= {f"q{index}": tensor.data_ptr, f"n{index}": tensor.numel}  # quicker than looked up
+        yield f"q{index}() == {tensor.data_ptr()} and n{index}() == {tensor.numel()}"
+        if len(form.shape) > 1:
+            names[f"c{index}"] = tensor.is_contiguous
+            yield f"c{index}()" if form.contiguous else strided(f"p{index}", form)
+
+
+def _same_global(full: str, index: str, names: dict[str, Any]) -> Iterator[str]:
+    """Tests that a global of the original's code is the object that it was."""
+    home, _, path = full.partition(":")
+    owner, _, leaf = path.rpartition(".")
+    space = vars(sys.modules[home]) if home in sys.modules else {}
+    space = vars(space[owner]) if owner in space else {} if owner else space
+    if leaf in space:
+        names |= {f"h{index}": space, f"v{index}": space[leaf]}
+        yield f"h{index}.get({leaf!r}) is v{index}"
+        if isinstance(space[leaf], list | dict | set):
+            names[f"w{index}"] = described(space[leaf])
+            yield f"described(v{index}) == w{index}"
+
+
+def _same_version(part: nn.Module, name: str, own: str) -> Iterator[str]:
+    """A test that a buffer was not changed in place."""
+    buffer = part._buffers.get(name)
+    if buffer is not None and not buffer.is_inference():
+        yield f"{own}['_buffers'][{name!r}]._version == {buffer._version}"
+
+
+def _same_attribute(
+    part: nn.Module, name: str, own: str, local: str, names: dict[str, Any]
+) -> Iterator[str]:
+    """A test that an attribute is the object that it was, or equal to it if it can change in place."""
+    first, *rest = name.split(".")
+    if first not in part.__dict__:
+        home = next((each for each in type(part).__mro__ if first in vars(each)), None)
+        if home is not None:
+            names |= {f"k{local}": vars(home), local: vars(home)[first]}
+            yield f"k{local}.get({first!r}) is {local}"
+        return  # of the class, or computed: compared when the module is bound
+    value = attribute(part, name)
+    found = ".".join([f"{own}[{first!r}]", *rest])
+    if any(True for _ in tensors_in(value)):
+        names[local] = described(value)
+        yield f"described({found}) == {local}"
+        return
+    mutable = isinstance(value, list | dict | set)
+    names[local] = copy.deepcopy(value) if mutable else value
+    yield f"{found} {'==' if mutable else 'is'} {local}"
+
+
+def is_traced(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for another while torch.export traces a graph."""
+    return torch.compiler.is_compiling() and type(tensor).__name__ == "FakeTensor"
