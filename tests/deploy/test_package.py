@@ -62,7 +62,23 @@ def test_a_cpp_kernel_is_for_the_cpu(tmp_path: Path) -> None:
     folder = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp").export(tmp_path / "twice")
 
     assert (folder / "build" / "torch-cpu" / "twice" / "__init__.py").is_file()
-    assert 'dependencies = ["torch", "apache-tvm-ffi"]' in (folder / "pyproject.toml").read_text()
+    needs = 'dependencies = ["torch", "apache-tvm-ffi", "ninja"]'
+    assert needs in (folder / "pyproject.toml").read_text()
+
+
+def test_without_a_compiler_the_import_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp").export(tmp_path / "twice")
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    monkeypatch.setenv("TVM_FFI_CACHE_DIR", str(tmp_path / "cache"))
+
+    ended = run("import twice", folder / "build" / "torch-cpu", folder=tmp_path)
+
+    assert (
+        "ImportError: the kernel is compiled when it is imported, which needs a C++ compiler, so install g++ "
+        "(`apt install g++`) or set CXX to another compiler"
+    ) == ended.stderr.splitlines()[-1]
 
 
 def test_the_certificate_says_what_was_verified(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -19,6 +20,7 @@ from stark.capturing.observing import Observed, observe
 from stark.capturing.recording import Calls, Form
 from stark.capturing.refusals import (
     has_hooks,
+    refuse_calls,
     refuse_form,
     refuse_module,
     refuse_operators,
@@ -28,7 +30,7 @@ from stark.capturing.refusals import (
 from stark.capturing.restoring import plain_state
 from stark.capturing.running import call
 from stark.capturing.source import by_source
-from stark.capturing.values import copied
+from stark.capturing.values import copied, tensors_of
 from stark.core.declared import Objective
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
@@ -45,7 +47,7 @@ def capture(
     """Write a module as a problem: one self-contained file with its code and inputs like the recorded ones.
 
     ```python
-    with stark.recording(model) as calls:
+    with stark.recording(model) as calls, torch.no_grad():
         model(batch)
     problem = stark.capture(model.layers[0], calls)
     print(problem.source)
@@ -63,9 +65,11 @@ def capture(
         objective: How the speedups of several cases become one: `geomean` or `worst`.
         backward: Whether kernels are verified and timed with gradients.
 
-    Raises ProblemError if the module cannot be captured exactly; the sentence says what to change.
+    Warns if kernels would run in training mode only, or not where gradients are needed. Raises ProblemError if the module
+    cannot be captured exactly; the sentence says what to change.
     """
     module = unwrapped(module)
+    refuse_calls(calls)
     refuse_module(module)
     forms = calls.of(module)
     if not forms:
@@ -95,6 +99,8 @@ def capture(
         notes.append(f"{len(chosen) - MOST_CASES} rarer shapes are left out.")
         chosen = chosen[:MOST_CASES]
     text = _exact(module, binding, chosen, observed, declared, notes)
+    if not backward and (warning := _mode_warning(module, kept)):
+        warnings.warn(warning, ModeWarning, stacklevel=2)
     return Problem(name=name or _snake(type(module).__name__), source=text)
 
 
@@ -104,6 +110,33 @@ def _is_usable(module: nn.Module, form: Form) -> bool:
     except ProblemError:
         return False
     return True
+
+
+class ModeWarning(UserWarning):
+    """Kernels for the captured problem run in fewer modes than its module probably does."""
+
+
+def _mode_warning(module: nn.Module, forms: Sequence[Form]) -> str | None:
+    """What the recorded modes mean for kernels without gradients; None if they are those of inference."""
+    kind, inference = type(module).__name__, "call eval() and record again under torch.no_grad()"
+    grad = any(form.grad and _needs_gradients(module, form) for form in forms)
+    if module.training:
+        modes = "train() with gradients" if grad else "train() without gradients"
+        return (
+            f"{kind} was recorded in {modes}, so its kernel is verified for train() only, and not where gradients are "
+            f"needed; for inference, {inference}, and for training, record with gradients and pass backward=True."
+        )
+    if grad:
+        return (
+            f"{kind} was recorded with gradients, but its kernel will run the original where gradients are needed; "
+            "record under torch.no_grad(), or pass backward=True."
+        )
+    return None
+
+
+def _needs_gradients(module: nn.Module, form: Form) -> bool:
+    tensors = [*module.parameters(), *tensors_of(form.example)]
+    return any(tensor.requires_grad for tensor in tensors)
 
 
 def _mode(training: bool) -> str:

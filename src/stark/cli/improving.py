@@ -63,16 +63,17 @@ def optimize_hotspots(
     options = without_unused_models(settings.options, strategies, settings.given)
     configure(checked_options(options))  # refuses wrong options before the model runs
     console = consoles.console(as_json)
+    backward = ["--backward"] if options.get("backward") else []
     capturing = ["--capture", str(most), "--folder", str(beside(settings.store) / "problems")]
     compiled = ["--compile", str(top if compiling else 0)]
-    answer = asked_model("find", module, inputs, [*compiled, *capturing])
+    answer = asked_model("find", module, inputs, [*compiled, *capturing, *backward])
     assert answer.hotspots is not None
     console.print(Text(table_text(answer.hotspots, top)), soft_wrap=True)
     improved = list(_searched(answer.hotspots, answer.captured, options, settings.store, console))
     kernels = [str(each.kernel) for each in improved if each.kernel is not None]
     comparison = None
     if kernels:
-        comparison = asked_model("compare", module, inputs, kernels).comparison
+        comparison = asked_model("compare", module, inputs, [*kernels, *backward]).comparison
     if as_json:
         consoles.print_json(_document(answer.hotspots, improved, comparison))
     else:

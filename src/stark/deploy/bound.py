@@ -218,6 +218,14 @@ class Bound:
                 return f"verified for {'train' if expected else 'eval'}() only", path
         return None
 
+    def other_dtype(self) -> str | None:
+        """A weight whose dtype was not verified, as a phrase; with it, all calls run the original."""
+        for name, form in self.contract.state.items():
+            tensor = self.tensors[name]() if name in self.tensors else None
+            if tensor is not None and tensor.dtype is not form.dtype:
+                return f"{name} is {tensor.dtype}, not {form.dtype}"
+        return None
+
     def changed(self) -> Reason | None:
         """What in the module differs from what was verified."""
         module = self.module

@@ -19,6 +19,7 @@ def capture_regions(
     regions: Sequence[Region],
     most: int,
     folder: Path,
+    backward: bool = False,
 ) -> Iterator[Captured]:
     """Capture regions, the best first, until `most` are files in `folder`. Those that are refused have the reason."""
     written = 0
@@ -26,7 +27,7 @@ def capture_regions(
         if written == most:
             return
         try:
-            problem = capture(model.get_submodule(region.module), calls)
+            problem = capture(model.get_submodule(region.module), calls, backward=backward)
         except StarkError as error:
             yield Captured(region=place, refused=str(error))
             continue
