@@ -196,3 +196,14 @@ def test_an_attempt_is_exported_by_its_number() -> None:
     assert 1 == result().attempt_kernel(1).attempt
     with pytest.raises(stark.UsageError, match="run gated-12ab has no correct attempt 2"):
         result().attempt_kernel(2)
+
+
+def test_the_command_names_training_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = result(problem=PROBLEM.replace('"training": False', '"training": True'))
+    monkeypatch.setattr("stark.cli.deploying.load_run", lambda *_: trained)
+
+    assert 0 == app.main(["export", "last", str(tmp_path / "trained")])
+
+    assert "mode: train(): kernels are verified for that mode only" in capsys.readouterr().out
