@@ -79,6 +79,8 @@ class Verification(Frozen):
 
     def __str__(self) -> str:
         lines = [f"{self.package}: {self.outcome}", *self.reasons]
+        if self.outcome == "no verdict":
+            lines = [f"{self.package}: no verdict: {'; '.join(self.reasons)}"]
         for name, claim in self.claimed.items():
             new = self.measured.get(name)
             found = "not measured" if new is None else speedup_text(new, named=False)
