@@ -101,6 +101,32 @@ def test_a_run_without_a_correct_kernel_has_none(given: dict[str, Any], tmp_path
 
     assert (None, None) == (result.kernel, result.speedup)
     assert ["incorrect"] == [node.evaluation.status for node in result.tree.nodes]
+    assert "price unknown" in repr(result)
+    assert "kernel=None; 1 of 1 attempts incorrect: output 0: relative error" in repr(result)
+
+
+def test_progress_prints_a_line_for_each_step(
+    given: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Event] = []
+
+    stark.optimize(PROBLEM, attempts=1, progress=True, on_event=seen.append, **given)
+    said = capsys.readouterr().out
+    stark.resume("last", attempts=2, progress=True, **kept(given))
+
+    assert "attempt 1 improves the reference\nattempt 1: planning\n" in said
+    assert seen
+    assert "continues after 1 attempt" in capsys.readouterr().out
+
+
+def test_a_problem_in_training_mode_gives_a_warning(given: dict[str, Any]) -> None:
+    original = 'ORIGINAL = {"name": "a:B", "arguments": ["x"], "training": True}\n'
+    trained = stark.Problem(name="trained", source=f"{PROBLEM.source}\n{original}")
+
+    with pytest.warns(
+        UserWarning, match=r"trained was captured in train\(\): kernels are verified"
+    ):
+        stark.optimize(trained, attempts=1, **given)
 
 
 def test_regions_share_a_budget(given: dict[str, Any], tmp_path: Path) -> None:
@@ -316,7 +342,7 @@ def test_the_runs_of_a_bench_keep_their_attempts(given: dict[str, Any], tmp_path
         ({"price": "free"}, "price is .free., and should be written INPUT/OUTPUT"),
         ({"strategy": "best"}, "best"),
         ({"language": "fortran"}, "fortran"),
-        ({"model": None}, "no model is given"),
+        ({"model": None}, "no model is given: set model to one"),
         ({"model": "exec:no-such-program-anywhere"}, "cannot find the program"),
         ({"dollars": 1}, "the price of exec:scripted is unknown, so a dollar limit would not hold"),
         (
@@ -325,6 +351,7 @@ def test_the_runs_of_a_bench_keep_their_attempts(given: dict[str, Any], tmp_path
         ),
         ({"problem": "nothing.py"}, "There is no file nothing.py"),
         ({"problem": None}, "name a problem"),
+        ({"problem": [1]}, "a list is not a problem; write a module as one with stark.capture"),
         ({"replay": "nothing.json"}, "nothing.json cannot be read"),
         ({"store": "no-url"}, "no-url"),
         ({"judge": None, "executor": "cloud"}, "'cloud' is not an executor"),

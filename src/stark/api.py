@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,10 +30,12 @@ from stark.core.problem import Problem
 from stark.evaluating import Judged, Written, evaluate_candidates, read_candidate
 from stark.evaluator.executors import Executor, open_executor
 from stark.events import OnEvent, ignore
+from stark.explain.run import mode_line
 from stark.ledger import Ledger
 from stark.options import checked_options, options_text
 from stark.problems import load
 from stark.recorded import read_recording
+from stark.report.progress import printing
 from stark.results import Kernel, Result
 from stark.sessions import (
     keeps_prices,
@@ -67,6 +70,7 @@ async def aoptimize(
     replay: str | Path | None = None,
     judge: Executor | None = None,
     on_event: OnEvent = ignore,
+    progress: bool = False,
     **options: Any,
 ) -> Result:
     """Search for a faster kernel for a problem; the async form of `optimize`.
@@ -83,6 +87,7 @@ async def aoptimize(
         judge: An open executor, used instead of the option `executor`. Several runs may share it, and the caller closes
             it. If its device is on another machine, set `language` too, since the default is chosen for this machine.
         on_event: Called in the event loop with every `stark.events.Event`.
+        progress: Whether to print a line for each step.
         options: See below.
 
     Returns:
@@ -99,7 +104,7 @@ async def aoptimize(
         ```
     """
     asked = checked_options(options)
-    loaded = load(str(problem)) if isinstance(problem, str | Path) else problem
+    loaded = None if problem is None else _loaded(problem)
     recording = None if replay is None else recording_for(Path(replay), loaded)
     if loaded is None and recording is None:
         raise UsageError("name a problem: a file with Model, get_inputs and get_init_inputs")
@@ -110,6 +115,9 @@ async def aoptimize(
         else:
             assert loaded is not None
             run = new_run(asked_for(loaded, asked), configure(asked), taken)
+        on_event = printing(on_event) if progress else on_event
+        if on_event is ignore and (mode := mode_line(run.problem)):
+            warnings.warn(f"{run.problem.name} was captured in {mode}", stacklevel=2)
         return await worked(run, opened, recording, judge, asked.unpriced, within, on_event)
 
 
@@ -137,6 +145,7 @@ async def aresume(
     replay: str | Path | None = None,
     judge: Executor | None = None,
     on_event: OnEvent = ignore,
+    progress: bool = False,
     **options: Any,
 ) -> Result:
     """Continue a run; the async form of `resume`.
@@ -148,6 +157,7 @@ async def aresume(
         replay: The path of the recording, if the run is a replay.
         judge: As in `aoptimize`.
         on_event: As in `aoptimize`.
+        progress: As in `aoptimize`.
         options: New values for options of `aoptimize`. `strategy`, `language`, `seed`, `precision` and `backward` cannot
             change. New values are stored with the run.
 
@@ -160,6 +170,7 @@ async def aresume(
         ModelError, MachineError: As in `aoptimize`.
     """
     unpriced = bool(options.pop("unpriced", False)) or (within is None and keeps_prices(options))
+    on_event = printing(on_event) if progress else on_event
     with Store.open(store, create=False) as opened:
         run = reconfigured(opened.run(run_id), options)
         if run.is_replay and replay is None:
@@ -221,8 +232,7 @@ async def aevaluate(
         MachineError: No judge can be started.
     """
     asked = checked_options(options)
-    loaded = load(str(problem)) if isinstance(problem, str | Path) else problem
-    loaded = asked_for(loaded, asked)
+    loaded = asked_for(_loaded(problem), asked)
     written = [
         Written(file=f"attempt {each.attempt}", source=each.source, languages=(each.language,))
         if isinstance(each, Kernel)
@@ -301,6 +311,18 @@ def bench(
     ```
     """
     return run_to_end(abench(problems, strategies=strategies, seeds=seeds, **options))
+
+
+def _loaded(problem: Problem | str | Path) -> Problem:
+    """The problem, read if it is a path. Raises UsageError for anything else, such as a module."""
+    if isinstance(problem, str | Path):
+        return load(str(problem))
+    if not isinstance(problem, Problem):
+        raise UsageError(
+            f"a {type(problem).__name__} is not a problem; write a module as one with stark.capture(module, calls), or "
+            "name a problem file"
+        )
+    return problem
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from stark import __version__
 from stark.core.base import Frozen
-from stark.core.errors import RecordingError, UsageError
+from stark.core.errors import OptionError, RecordingError, UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.run import RECORDED, RoleModel, Run, RunConfig
@@ -123,9 +123,10 @@ def _role_models(options: RunOptions, roles: Collection[str]) -> dict[str, RoleM
     models = {role: getattr(options, f"{role}_model", None) or options.model for role in roles}
     lacking = [role for role, model in models.items() if model is None]
     if len(lacking) == len(roles):
-        raise UsageError(
-            "no model is given: name one, such as anthropic:NAME, openai:NAME, google:NAME, ollama:NAME or "
-            "exec:COMMAND, set STARK_MODEL, or run `stark demo`, which needs none"
+        raise OptionError(
+            "no model is given",
+            "set {model} to one, such as anthropic:NAME, openai:NAME, google:NAME, ollama:NAME or exec:COMMAND; "
+            "`stark demo` needs none",
         )
     if lacking:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,8 @@ from stark.core.measurement import Speedup
 from stark.core.node import Node
 from stark.deploy.certificate import certificate
 from stark.deploy.package import Contents, write_package
-from stark.explain.evaluation import speedup_text
+from stark.explain.evaluation import reason, speedup_text, status
+from stark.explain.run import price
 from stark.report.kernel import facts, kernel_file, kernel_name
 from stark.report.view import RunView
 
@@ -137,7 +139,20 @@ class Result(RunView):
 
     def __repr__(self) -> str:
         ended = "not ended" if self.ended is None else f"ended: {self.ended.detail}"
+        why = "" if self.kernel is not None else _main_failure(self)
         return (
-            f"Result(run_id={self.run_id!r}, {len(self.tree.nodes)} attempts, ${self.spent.dollars:.2f}, "
-            f"{ended}, kernel={self.kernel!r})"
+            f"Result(run_id={self.run_id!r}, {len(self.tree.nodes)} attempts, {price(self.spent)}, "
+            f"{ended}, kernel={self.kernel!r}{why})"
         )
+
+
+def _main_failure(view: RunView) -> str:
+    """Why there is no kernel: the most frequent failure, as the latest attempt with it shows it."""
+    found = [*view.promotions.values()] or [node.evaluation for node in view.nodes]
+    failures = [each for each in found if not isinstance(each, Correct)]
+    if not failures:
+        return ""
+    [(main, count)] = Counter(each.status for each in failures).most_common(1)
+    latest = next(each for each in reversed(failures) if each.status == main)
+    where = "final checks" if view.promotions else "attempts"
+    return f"; {count} of {len(found)} {where} {status(latest)}: {reason(latest)}"

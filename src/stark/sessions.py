@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stark.configuration import ROLE_MODELS
-from stark.core.errors import RecordingError, UsageError
+from stark.core.errors import OptionError, RecordingError, UsageError
 from stark.core.problem import Problem
 from stark.core.run import Run, RunConfig
 from stark.core.usage import Spent
@@ -68,9 +68,9 @@ def live_replies(
     replies = LiveReplies(config.models, pool)
     unknown = sorted({replies.model(role) for role in config.models if not replies.price(role)})
     if unknown and not unpriced and Ledger(config.budget, within).limits_dollars:
-        raise UsageError(
-            f"the price of {' and '.join(unknown)} is unknown, so a dollar limit would not hold: set price, such as "
-            "3/15 (dollars per million input and output tokens), or set unpriced to accept that"
+        raise OptionError(
+            f"the price of {' and '.join(unknown)} is unknown, so a dollar limit would not hold",
+            "set {price}, such as 3/15 (dollars per million input and output tokens), or set {unpriced} to accept that",
         )
     return replies
 

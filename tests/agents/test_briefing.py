@@ -21,10 +21,10 @@ from stark.agents.briefing import (
 )
 from stark.agents.window import ContextWindow
 from stark.core.candidate import Candidate
-from stark.core.evaluation import Incorrect
+from stark.core.evaluation import Correct, Incorrect
 from stark.core.node import ROOT, Node
 from stark.core.plan import Anchor
-from support.nodes import PROFILE, ROOFLINE, correct, failure, unusable, working
+from support.nodes import PROFILE, ROOFLINE, correct, failure, measurement, unusable, working
 
 
 def brief(**shown: object) -> Brief:
@@ -197,8 +197,19 @@ def test_an_attempt_that_left_no_source_is_listed_without_one() -> None:
 
 
 def test_a_status_is_named_once() -> None:
-    assert outcome_text(working(1)).startswith("correct, 0.5 ms")
-    assert "unusable: the reply holds no code block" == outcome_text(unusable(1))
+    assert outcome_text(working(1), brief()).startswith("correct, 0.5 ms")
+    assert "unusable: the reply holds no code block" == outcome_text(unusable(1), brief())
+
+
+def test_eagers_time_beside_an_attempt_is_named_if_it_differs_from_the_references() -> None:
+    node = working(1)
+    assert isinstance(node.evaluation, Correct)
+    references = {"eager": measurement(1.5)}
+    found = node.evaluation.model_copy(update={"references": references})
+
+    said = outcome_text(node.model_copy(update={"evaluation": found}), brief())
+
+    assert said.startswith("correct, 0.5 ms (eager 1.50 ms): 3.00x vs eager")
 
 
 def test_the_evidence_is_the_error_the_warnings_and_what_was_printed() -> None:

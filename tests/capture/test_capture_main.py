@@ -9,6 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from ownpkg.block import Block
+from stark.capturing.loading import load_module
+
 from stark.regions.__main__ import main
 from stark.regions.results import Answer
 
@@ -25,6 +28,11 @@ BAD = {
     ),
     "no such object": ("ownpkg.block:Nothing", "x:x", "ownpkg.block has no Nothing"),
     "no module": ("ownpkg.ops:SCALE", "x:x", "ownpkg.ops:SCALE is a float; name an nn.Module"),
+    "no such submodule": (
+        "ownpkg.block:Block.nowhere",
+        "ownpkg.block:example",
+        "ownpkg.block:Block.nowhere: Block has no attribute `nowhere`; name a submodule by its path",
+    ),
     "needs arguments": (
         "ownpkg.block:Norm",
         "x:x",
@@ -71,10 +79,28 @@ def test_bad_input_is_refused_in_one_sentence(
 def test_a_module_becomes_a_problem_with_all_its_cases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["ownpkg.block:Block", "--inputs", "ownpkg.block:examples", "--backward"]
+    words = ["ownpkg.block:training", "--inputs", "ownpkg.block:examples", "--backward"]
     code, answer = answered(tmp_path, monkeypatch, *words)
 
     assert 0 == code
     assert answer.problem is not None
     assert {"2x16x32", "2x5x32"} == set(answer.problem.declared.cases)
     assert answer.problem.declared.backward
+    assert answer.problem.declared.original is not None
+    assert answer.problem.declared.original.training
+
+
+def test_a_factorys_module_is_captured_for_inference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["ownpkg.block:training", "--inputs", "ownpkg.block:example"]
+    _, answer = answered(tmp_path, monkeypatch, *words)
+
+    assert answer.problem is not None and answer.problem.declared.original is not None
+    assert not answer.problem.declared.original.training
+
+
+def test_a_submodule_is_named_by_its_path() -> None:
+    assert isinstance(load_module("ownpkg.block:Tower.blocks.1"), Block)
+    assert not load_module("ownpkg.block:Tower.blocks.1").training
+    assert load_module("ownpkg.block:training", backward=True).training

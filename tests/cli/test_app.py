@@ -128,7 +128,10 @@ def test_a_run_that_goes_on_keeps_its_own_values(stark: Stark, option: str) -> N
         ("", "Usage: stark"),
         ("optimize --bogus", "No such option: --bogus"),
         ("optimize", "error: name a problem"),
-        ("optimize problem.py", "error: no model is given: name one, such as anthropic:NAME"),
+        (
+            "optimize problem.py",
+            "error: no model is given: set --model (or STARK_MODEL) to one, such as",
+        ),
         ("optimize nope.py --model exec:cat", "error: There is no file nope.py"),
         ("optimize problem.py --model gpt", "error: unknown model 'gpt'"),
         (

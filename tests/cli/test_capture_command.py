@@ -30,6 +30,11 @@ class Block(nn.Module):
 def example():
     return (torch.randn(2, 4),), {"scale": 2.0}
 
+def factory():
+    return Block().train()
+
+net = Block().train()
+
 def other():
     return 3
 """
@@ -53,7 +58,7 @@ def test_capture_writes_a_problem(stark: Stark, workplace: Path) -> None:
         "capture", "mypkg.block:Block", "--inputs", "mypkg.block:example", "--output", "problem2.py"
     )
 
-    assert (0, "made\n") == (ended.code, ended.err)
+    assert (0, "made\nmade\n") == (ended.code, ended.err)
     original = load("problem2.py").declared.original
     assert isinstance(original, Original)
     assert ("mypkg.block:Block", {"scale": "2.0"}) == (original.name, original.constants)
@@ -88,3 +93,20 @@ def test_optimize_takes_a_module(stark: Stark, executor: FakeExecutor) -> None:
 def test_inputs_are_asked_for_and_refused_for_files(stark: Stark) -> None:
     assert "--inputs package.module:example" in stark("optimize", "mypkg.block:Block").err
     assert "has its own get_inputs" in stark("optimize", "problem.py", "--inputs", "a:b").err
+    forgotten = stark("optimize", "mypkg.block", "--inputs", "mypkg.block:example").err
+    assert "mypkg.block names no object; with --inputs, write package.module:Object" in forgotten
+
+
+@pytest.mark.slow
+def test_training_mode_is_printed(stark: Stark, executor: FakeExecutor) -> None:
+    inputs = ("--inputs", "mypkg.block:example")
+    options = ("--model", "exec:sh model.sh", "--attempts", "1", "--language", "cpp")
+
+    named = stark("capture", "mypkg.block:net", *inputs)
+    made = stark("optimize", "mypkg.block:factory", *inputs, *options)
+    trained = stark("optimize", "mypkg.block:factory", *inputs, *options, "--backward")
+
+    assert "mode: train(): kernels are verified for that mode only" in named.err
+    assert "ModeWarning" not in named.err
+    assert "mode: train()" not in made.out
+    assert "mode: train()" in trained.out

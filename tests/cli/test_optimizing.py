@@ -106,7 +106,7 @@ def test_a_dollar_limit_needs_a_known_price(
     refused = stark(*begin, "--dollars", "0.05")
     assert 2 == refused.code
     assert "the price of exec:scripted is unknown, so a dollar limit would not hold" in refused.err
-    assert "set price, such as 3/15" in refused.err and "set unpriced" in refused.err
+    assert "set --price, such as 3/15" in refused.err and "set --unpriced" in refused.err
 
     ended = stark(*begin, "--dollars", "0.05", "--price", "3/15", "--json")
     spent = ended.document["spent"]

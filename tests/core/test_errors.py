@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from stark.core import errors
-from stark.core.errors import StarkError
+from stark.core.errors import OptionError, StarkError
 
 ALL: list[type[StarkError]] = [kind for kind in vars(errors).values() if isinstance(kind, type)]
 
 EXIT_CODES = {
     "StarkError": 1,
     "UsageError": 2,
+    "OptionError": 2,
     "ProblemError": 2,
     "RecordingError": 2,
     "MachineError": 2,
@@ -36,3 +37,12 @@ def test_every_error_is_ours_and_keeps_its_sentence(kind: type[StarkError]) -> N
     assert isinstance(error, StarkError)
     assert "do this: it helps" == str(error)
     assert kind.__doc__
+
+
+def test_options_are_named_as_the_caller_writes_them() -> None:
+    error = OptionError("exec:{model} has no price", "set {price}, or {unpriced}")
+
+    assert "exec:{model} has no price: set price, or unpriced" == str(error)
+    assert "exec:{model} has no price: set --price, or --unpriced" == error.naming(
+        lambda o: f"--{o}"
+    )

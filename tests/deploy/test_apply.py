@@ -112,6 +112,35 @@ def test_a_changed_package_is_refused(model: Stack, tmp_path: Path) -> None:
         stark.apply(model, folder)
 
 
+def test_without_a_compiler_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp").save(tmp_path / "twice.py")
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    monkeypatch.setenv("TVM_FFI_CACHE_DIR", str(tmp_path / "cache"))
+
+    with pytest.raises(
+        stark.UsageError, match=r"This machine lacks a C\+\+ compiler; install g\+\+"
+    ):
+        stark.apply(nn.ReLU(), made, [""])
+
+
+def test_weights_of_another_dtype_are_named(model: Stack) -> None:
+    applied = stark.apply(model.bfloat16(), kernel())
+
+    idle = applied.report().idle
+    assert ["layers.0", "layers.1"] == list(idle)
+    said = "no call can run the kernel: layers.0: inner.weight is torch.bfloat16, not torch.float32"
+    assert said in str(applied.report())
+    model.float()
+    assert {} == applied.report().idle
+
+
+def test_a_class_is_no_model() -> None:
+    with pytest.raises(stark.UsageError, match="not into the class Stack"):
+        stark.apply(Stack, kernel())  # type: ignore[arg-type]
+
+
 def test_nothing_that_fits_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(stark.UsageError, match="fits no module: the model has no userpkg"):
         stark.apply(nn.ReLU(), kernel())

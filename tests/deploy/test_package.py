@@ -62,7 +62,23 @@ def test_a_cpp_kernel_is_for_the_cpu(tmp_path: Path) -> None:
     folder = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp").export(tmp_path / "twice")
 
     assert (folder / "build" / "torch-cpu" / "twice" / "__init__.py").is_file()
-    assert 'dependencies = ["torch", "apache-tvm-ffi"]' in (folder / "pyproject.toml").read_text()
+    needs = 'dependencies = ["torch", "apache-tvm-ffi", "ninja"]'
+    assert needs in (folder / "pyproject.toml").read_text()
+
+
+def test_without_a_compiler_the_import_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp").export(tmp_path / "twice")
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    monkeypatch.setenv("TVM_FFI_CACHE_DIR", str(tmp_path / "cache"))
+
+    ended = run("import twice", folder / "build" / "torch-cpu", folder=tmp_path)
+
+    assert (
+        "ImportError: the kernel is compiled when it is imported, which needs a C++ compiler, so install g++ "
+        "(`apt install g++`) or set CXX to another compiler"
+    ) == ended.stderr.splitlines()[-1]
 
 
 def test_the_certificate_says_what_was_verified(folder: Path) -> None:
@@ -180,3 +196,14 @@ def test_an_attempt_is_exported_by_its_number() -> None:
     assert 1 == result().attempt_kernel(1).attempt
     with pytest.raises(stark.UsageError, match="run gated-12ab has no correct attempt 2"):
         result().attempt_kernel(2)
+
+
+def test_the_command_names_training_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = result(problem=PROBLEM.replace('"training": False', '"training": True'))
+    monkeypatch.setattr("stark.cli.deploying.load_run", lambda *_: trained)
+
+    assert 0 == app.main(["export", "last", str(tmp_path / "trained")])
+
+    assert "mode: train(): kernels are verified for that mode only" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.judging import Limits
 from stark.core.measurement import Speedup
 from stark.deploy.certificate import CERTIFICATE, package_folder
-from stark.deploy.verify import TOO_NOISY, Verification, agreement, averify
+from stark.deploy.verify import ON_ONE_CORE, TOO_NOISY, Verification, agreement, averify
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import language
 from stark.report.verification import verification_junit, verification_markdown
@@ -159,7 +159,7 @@ async def test_a_noisy_claim_is_judged_and_gets_no_verdict(folder: Path) -> None
     found = await averify(folder, judge=judged(correct(0.5)))
     wrong = await averify(folder, judge=judged(failure("incorrect")))
 
-    assert ("unusable", TOO_NOISY) == (found.outcome, found.reasons[0])
+    assert ("no verdict", TOO_NOISY + ON_ONE_CORE) == (found.outcome, found.reasons[0])
     assert "refused" == wrong.outcome
 
 
@@ -171,8 +171,10 @@ async def test_a_noisy_measurement_decides_nothing(folder: Path) -> None:
 
     found = await averify(folder, judge=judged(noisy))
 
-    assert "unusable" == found.outcome
-    assert "stop other programs and try again" in found.reasons[0]
+    assert "no verdict" == found.outcome
+    assert "vs eager is too noisy now; try again while no other programs run" in found.reasons[0]
+    assert "taskset -c 0" in str(found)
+    assert "my_kernel: no verdict: the speedup vs eager is too noisy" in str(found)
 
 
 async def test_other_versions_are_noted(folder: Path) -> None:
@@ -221,7 +223,8 @@ def verification(outcome: Any, *reasons: str) -> Verification:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "failures", "errors"), [("confirmed", 0, 0), ("refused", 1, 0), ("unusable", 0, 1)]
+    ("outcome", "failures", "errors"),
+    [("confirmed", 0, 0), ("refused", 1, 0), ("no verdict", 0, 1)],
 )
 def test_a_report_for_ci(outcome: str, failures: int, errors: int) -> None:
     found = verification(outcome, *([] if outcome == "confirmed" else ["a <reason>"]))
@@ -235,7 +238,7 @@ def test_a_report_for_ci(outcome: str, failures: int, errors: int) -> None:
     assert ("a <reason>" in comment) == (outcome != "confirmed")
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("confirmed", 0), ("refused", 1), ("unusable", 2)])
+@pytest.mark.parametrize(("outcome", "code"), [("confirmed", 0), ("refused", 1), ("no verdict", 2)])
 def test_the_command_has_an_exit_code_for_each_outcome(
     outcome: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,12 @@ def test_every_bottleneck_in_words(profiled: Profiled, text: str) -> None:
     assert text == bottleneck_text(profiled)
 
 
+def test_every_run_of_an_operator_counts() -> None:
+    many = step("aten::mul", 0.9).model_copy(update={"count": 18.0})
+
+    assert "18 operators run one after the other" in bottleneck_text(on_cpu((many,), cores=7.9))
+
+
 def test_lines_name_the_bottleneck_first_then_what_was_achieved_then_the_steps() -> None:
     steps = (
         step(launched=launch(spilled=16), share=0.8),

@@ -20,7 +20,7 @@ def test_the_best_regions_become_files_and_the_next_replace_those_refused(
 
     recorded = Calls(model)
 
-    def capture(module: nn.Module, calls: Calls) -> Problem:
+    def capture(module: nn.Module, calls: Calls, backward: bool) -> Problem:
         assert recorded is calls
         if module is model["hooked"]:
             raise ProblemError("it has a hook")

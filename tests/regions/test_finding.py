@@ -307,3 +307,14 @@ def test_the_document_can_be_read_again() -> None:
 
     assert found == Hotspots.model_validate_json(found.to_json())
     assert max(map(len, str(found).splitlines())) <= 100
+
+
+def test_gradients_in_evaluation_mode_are_named() -> None:
+    model, x = Stages().eval(), torch.randn(64, 64)
+
+    [said] = [note for note in find(model, lambda: model(x)).notes if "torch.no_grad()" in note]
+
+    assert "kernels run the original where gradients are needed" in said
+    assert not any(
+        "torch.no_grad()" in note for note in find(model, without_gradients(model, x)).notes
+    )

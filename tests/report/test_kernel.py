@@ -13,7 +13,7 @@ from report_samples import CANDIDATE, CPU, PROBLEM, RUN, node_of_source, referen
 
 from stark.core.problem import Problem
 from stark.core.python import bindings
-from stark.report.kernel import kernel_file
+from stark.report.kernel import facts, kernel_file
 
 SOURCES = {
     "plain": CANDIDATE,
@@ -287,3 +287,13 @@ def test_what_the_judge_refuses_differs(pair: Pair, kernel: Path) -> None:
 
     with pytest.raises(SystemExit, match="The outputs differ"):
         runpy.run_path(str(kernel), run_name="__main__")
+
+
+def test_compilers_for_gpus_are_left_out_for_a_cpu() -> None:
+    tools = "c++ 13.2, Build cuda_12.9.r12.9/compiler.1, ninja 1.11, triton 3.5"
+    versions = {"torch": "2.13.0", "compilers": tools}
+    found = reference().model_copy(update={"versions": versions})
+
+    stated = dict(facts(RUN, node_of_source(CANDIDATE), found))
+
+    assert "torch 2.13.0, compilers c++ 13.2, ninja 1.11" == stated["Versions"]

@@ -4,11 +4,14 @@ import pytest
 from report_samples import RUN, reference, text_of
 from rich.console import Console
 
+from stark.core.evaluation import Correct
+from stark.core.measurement import Speedup
 from stark.core.node import Node
 from stark.report.document import run_document
-from stark.report.run import run_text
+from stark.report.run import run_text, runs_table
 from stark.report.view import RunView
-from support.nodes import EAGER_MS, correct, failing, failure, working
+from stark.store import RunSummary
+from support.nodes import EAGER_MS, correct, failing, failure, measurement, working
 
 GROUPED = (working(1, latency_ms=0.500), working(2, latency_ms=0.499), working(3, latency_ms=0.9))
 
@@ -97,3 +100,45 @@ def test_a_chain_of_repairs_is_one_failure_debugged() -> None:
     said = text_of(run_text(view(failing(1), *repairs, failing(4)), 200))
 
     assert "4 attempts: 1 correct, 3 incorrect; 1 failure debugged, 1 repaired" in said
+
+
+def test_eagers_time_beside_an_attempt_is_shown_if_it_differs() -> None:
+    slower = working(1, latency_ms=0.5)
+    found = slower.evaluation
+    assert isinstance(found, Correct)
+    drifted = found.model_copy(update={"references": {"eager": measurement(1.3 * EAGER_MS)}})
+    steady = found.model_copy(update={"references": {"eager": measurement(1.05 * EAGER_MS)}})
+
+    said = text_of(run_text(view(slower.model_copy(update={"evaluation": drifted})), 200))
+    same = text_of(run_text(view(slower.model_copy(update={"evaluation": steady})), 200))
+
+    assert 2 == said.count("2.60x (eager 1.30 ms)") + said.count("] (eager 1.30 ms)")
+    assert "(eager" not in same
+
+
+def test_calls_without_replies_are_counted() -> None:
+    said = text_of(run_text(view(in_flight=1, failed=2), 200))
+
+    assert "1 call in flight, 2 calls failed" in said
+    assert "no model was called" not in said
+    assert "no model was called" in text_of(run_text(view(), 200))
+
+
+def test_noisy_speedups_are_marked_in_the_list_of_runs() -> None:
+    wide = Speedup(reference="eager", ratio=2.0, low=0.5, high=9.0)
+    summary = RunSummary(
+        id="a-1",
+        created=RUN.created,
+        problem="a",
+        strategy="stark",
+        language="cpp",
+        attempts=1,
+        budget_attempts=1,
+        correct=1,
+        best_attempt=1,
+        latency_ms=0.5,
+        speedup=wide,
+        ended=None,
+    )
+
+    assert "noisy 2.00x" in text_of(runs_table([summary], {}))

@@ -7,7 +7,7 @@ import store_samples as samples
 
 from stark.core.call import Call, Lost, spent_by_role
 from stark.core.errors import StoreError
-from stark.core.usage import Spent, Usage
+from stark.core.usage import Cost, Spent, Usage
 from stark.store import Store
 
 SILENT = Usage(seconds=1.5)
@@ -104,3 +104,12 @@ def test_a_reply_that_is_stored_already_leaves_its_question_open(begun: Store) -
 def test_a_question_belongs_to_an_attempt_that_was_begun(begun: Store) -> None:
     with pytest.raises(StoreError, match="storing a model call of run relu"):
         samples.ask(begun, "relu", attempt=9)
+
+
+def test_calls_without_a_reply_are_counted(begun: Store) -> None:
+    ask = ("relu", 1, "plan", "exec:a", Cost(tokens=1))
+    begun.begin_call(*ask)
+    for _ in range(2):
+        begun.settle_call(begun.begin_call(*ask), "refused")
+
+    assert {"in_flight": 1, "refused": 2} == begun.unanswered("relu")

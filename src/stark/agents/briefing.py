@@ -82,7 +82,7 @@ def start_text(brief: Brief, numbered_lines: bool) -> str:
     source = numbered(node.candidate.source) if numbered_lines else node.candidate.source.strip()
     return "\n".join(
         [
-            f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
+            f"Attempt {node.id}: {_with_status(node, explain(node.evaluation, brief.reference))}",
             *_repetition(node),
             *([f"Plan: {node.plan.strategy.strip()}"] if node.plan else []),
             *_little_left(node),
@@ -116,7 +116,9 @@ def _history(brief: Brief) -> list[str]:
     """The attempts that led to the selected node, one per line."""
     history = brief.window.history
     shown = [node for node in history if brief.cuts.get(node.id) != "nothing"]
-    lines = [f"- {_title(brief, node)} ({_first_line(outcome_text(node))})" for node in shown]
+    lines = [
+        f"- {_title(brief, node)} ({_first_line(outcome_text(node, brief))})" for node in shown
+    ]
     if len(shown) < len(history):
         lines.append(f"({len(history) - len(shown)} left out for length.)")
     return ["Attempts that led to it:", *lines] if lines else []
@@ -152,9 +154,9 @@ def plan_text(plan: Plan | None) -> str:
     return "\n".join([plan.strategy.strip(), *todo])
 
 
-def outcome_text(node: Node) -> str:
+def outcome_text(node: Node, brief: Brief) -> str:
     """The node's status and the evidence that decided the status."""
-    return _with_status(node, evidence(node.evaluation))
+    return _with_status(node, evidence(node.evaluation, brief.reference))
 
 
 def evidence_text(node: Node) -> str:
@@ -188,8 +190,8 @@ def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
     if same != node.id:
         return "\n".join([*lines, f"  Result: identical to attempt {same}"])
     if kept == "line":
-        return "\n".join([*lines, f"  Result: {_first_line(outcome_text(node))}"])
-    lines.append("  Result: " + outcome_text(node).replace("\n", "\n    "))
+        return "\n".join([*lines, f"  Result: {_first_line(outcome_text(node, brief))}"])
+    lines.append("  Result: " + outcome_text(node, brief).replace("\n", "\n    "))
     if with_source and kept == "outcome":
         lines.append("  (Its source is left out for length.)")
     elif with_source and node.candidate is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -12,7 +13,7 @@ from stark.capturing.calls.cases import MOST_CASES, Binding, Case, make_cases, t
 from stark.capturing.calls.observing import Observed, observe
 from stark.capturing.calls.recording import Calls, Example, Form, eagerly
 from stark.capturing.calls.repeating import call, plain_state, unchanged
-from stark.capturing.calls.values import copied
+from stark.capturing.calls.values import copied, tensors_of
 from stark.capturing.cannot import CannotCapture, users_code
 from stark.capturing.checking import check
 from stark.capturing.code.graph import by_graph
@@ -20,6 +21,7 @@ from stark.capturing.code.source import by_source
 from stark.capturing.document import Captured, write
 from stark.capturing.refusals import (
     has_hooks,
+    refuse_calls,
     refuse_form,
     refuse_module,
     refuse_operators,
@@ -42,7 +44,7 @@ def capture(
     """Write a module as a problem: one self-contained file with its code and inputs like the recorded ones.
 
     ```python
-    with stark.recording(model) as calls:
+    with stark.recording(model) as calls, torch.no_grad():
         model(batch)
     problem = stark.capture(model.layers[0], calls)
     print(problem.source)
@@ -60,9 +62,11 @@ def capture(
         objective: How the speedups of several cases become one: `geomean` or `worst`.
         backward: Whether kernels are verified and timed with gradients.
 
-    Raises ProblemError if the module cannot be captured exactly; the sentence says what to change.
+    Warns if kernels would run in training mode only, or not where gradients are needed. Raises ProblemError if the module
+    cannot be captured exactly; the sentence says what to change.
     """
     module = unwrapped(module)
+    refuse_calls(calls)
     refuse_module(module)
     forms = calls.of(module)
     usable = _usable(module, forms, backward)
@@ -75,6 +79,8 @@ def capture(
     declared = {"OBJECTIVE": objective, "BACKWARD": backward}
     declared = {name: value for name, value in declared.items() if value not in ("geomean", False)}
     text = _exact(module, binding, chosen, _observed(module, kept), declared, notes)
+    if not backward and (warning := _mode_warning(module, kept)):
+        warnings.warn(warning, ModeWarning, stacklevel=2)
     return Problem(name=name or _snake(type(module).__name__), source=text)
 
 
@@ -105,6 +111,33 @@ def _is_usable(module: nn.Module, form: Form) -> bool:
     except ProblemError:
         return False
     return True
+
+
+class ModeWarning(UserWarning):
+    """Kernels for the captured problem run in fewer modes than its module probably does."""
+
+
+def _mode_warning(module: nn.Module, forms: Sequence[Form]) -> str | None:
+    """What the recorded modes mean for kernels without gradients; None if they are those of inference."""
+    kind, inference = type(module).__name__, "call eval() and record again under torch.no_grad()"
+    grad = any(form.grad and _needs_gradients(module, form) for form in forms)
+    if module.training:
+        modes = "train() with gradients" if grad else "train() without gradients"
+        return (
+            f"{kind} was recorded in {modes}, so its kernel is verified for train() only, and not where gradients are "
+            f"needed; for inference, {inference}, and for training, record with gradients and pass backward=True."
+        )
+    if grad:
+        return (
+            f"{kind} was recorded with gradients, but its kernel will run the original where gradients are needed; "
+            "record under torch.no_grad(), or pass backward=True."
+        )
+    return None
+
+
+def _needs_gradients(module: nn.Module, form: Form) -> bool:
+    tensors = [*module.parameters(), *tensors_of(form.example)]
+    return any(tensor.requires_grad for tensor in tensors)
 
 
 def _mode(training: bool) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from stark.capturing.calls.recording import Form
+from stark.capturing.calls.recording import Calls, Form
 from stark.capturing.calls.values import tensors_of
 from stark.capturing.expressions.literals import is_plain
 from stark.core.errors import ProblemError
@@ -25,6 +25,14 @@ def unwrapped(module: nn.Module) -> nn.Module:
         )
     original = getattr(module, "_orig_mod", None)
     return original if isinstance(original, nn.Module) else module
+
+
+def refuse_calls(calls: object) -> None:
+    """Raise ProblemError for anything but recorded calls, such as a list of arguments."""
+    if not isinstance(calls, Calls):
+        raise ProblemError(
+            f"The calls are a {type(calls).__name__}; give what `with stark.recording(model) as calls:` recorded."
+        )
 
 
 def refuse_module(module: nn.Module) -> None:

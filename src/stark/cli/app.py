@@ -25,9 +25,10 @@ from stark.cli.options import (
     ReplayOption,
     RunArgument,
     command,
+    flag,
     option,
 )
-from stark.core.errors import StarkError
+from stark.core.errors import OptionError, StarkError
 
 if TYPE_CHECKING:
     from stark.cli.settings import Settings
@@ -70,11 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except StarkError as error:
-        said = str(error) if error.exit_code == INTERRUPTED else f"error: {error}"
+        text = error.naming(_flag) if isinstance(error, OptionError) else str(error)
+        said = text if error.exit_code == INTERRUPTED else f"error: {text}"
         with suppress(BrokenPipeError):  # the reader is gone
             typer.echo("\n".join((said, *getattr(error, "__notes__", ()))), err=True)
         return error.exit_code
     raise AssertionError("the command line always ends with an exit or an error")
+
+
+def _flag(name: str) -> str:
+    """How messages name an option: a model may also be set in the environment."""
+    return "--model (or STARK_MODEL)" if name == "model" else flag(name)
 
 
 @command(app, "store", "kernelbench", *EVERY)
@@ -196,7 +203,8 @@ def hotspots(
     if most is None:
         from stark.cli.hotspots import hotspots
 
-        return hotspots(module, inputs, top, compiling, json)
+        backward = bool(settings.options.get("backward"))
+        return hotspots(module, inputs, top, compiling, backward, json)
     from stark.cli.improving import optimize_hotspots
 
     return optimize_hotspots(module, inputs, most, settings, top, compiling, json)

@@ -10,6 +10,7 @@ from stark.cli.own_model import asked_model
 from stark.cli.places import check_file
 from stark.core.errors import UsageError
 from stark.core.problem import Problem
+from stark.explain.run import mode_line
 from stark.problems import load
 
 
@@ -19,7 +20,9 @@ def capture(
     """Write a problem file, or print it; returns the exit code."""
     if output is not None:
         check_file(output)
-    problem = captured(spec, inputs, name, backward)
+    problem = captured(spec, inputs, backward, name)
+    if mode := mode_line(problem):
+        consoles.say(f"mode: {mode}", stderr=True)
     if output is None:
         consoles.write(problem.source)
     else:
@@ -28,10 +31,14 @@ def capture(
     return 0
 
 
-def load_or_capture(spec: str, inputs: str | None, kernelbench: Path | None) -> Problem:
+def load_or_capture(
+    spec: str, inputs: str | None, kernelbench: Path | None, backward: bool = False
+) -> Problem:
     """The problem in a file or a checkout of KernelBench, or captured if `spec` is `package.module:Object`."""
     if is_object(spec):
-        return captured(spec, inputs)
+        return captured(spec, inputs, backward)
+    if inputs is not None and re.fullmatch(r"[\w.]+", spec) and not Path(spec).exists():
+        raise UsageError(f"{spec} names no object; with --inputs, write package.module:Object")
     if inputs is not None:
         raise UsageError(
             f"--inputs is for a module such as mypkg.block:Block; {spec} has its own get_inputs"
@@ -45,7 +52,7 @@ def is_object(spec: str) -> bool:
 
 
 def captured(
-    spec: str, inputs: str | None, name: str | None = None, backward: bool = False
+    spec: str, inputs: str | None, backward: bool = False, name: str | None = None
 ) -> Problem:
     """Capture a module. Raises UsageError with the reason if it cannot be captured."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.rpartition(":")[2]).lower()

@@ -12,11 +12,12 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_file
 from stark.cli.settings import Settings
 from stark.core.errors import UsageError
-from stark.deploy.verify import averify
+from stark.deploy.verify import ON_ONE_CORE, averify
+from stark.explain.run import mode_line
 from stark.options import checked_options
 from stark.report.verification import verification_junit, verification_markdown
 
-EXIT_CODES = {"confirmed": 0, "refused": 1, "unusable": 2}
+EXIT_CODES = {"confirmed": 0, "refused": 1, "no verdict": 2}
 
 
 def export(run: str, folder: Path, attempt: int | None, settings: Settings) -> None:
@@ -30,9 +31,12 @@ def export(run: str, folder: Path, attempt: int | None, settings: Settings) -> N
     consoles.say(
         f"{folder}: attempt {kernel.attempt} of run {result.run_id}, which {state} the final check"
     )
+    if mode := mode_line(result.run.problem):
+        consoles.say(f"mode: {mode}")
     if kernel.speedup.too_noisy:
         consoles.say(
-            "The speedup was too noisy, so `stark verify` can only check that the kernel is correct."
+            "The speedup was too noisy, so `stark verify` can give no verdict on it; search again while no other programs "
+            f"run{ON_ONE_CORE if kernel.evaluation.device.kind == 'cpu' else ''}."
         )
 
 

@@ -64,7 +64,8 @@ def evaluate(
     _check(asked.sanitizer, chosen, demand)
     if asked.language is not None:
         language(asked.language)
-    problem = asked_for(load_or_capture(problem_spec, inputs, settings.kernelbench), asked)
+    loaded = load_or_capture(problem_spec, inputs, settings.kernelbench, asked.backward)
+    problem = asked_for(loaded, asked)
     written = [read_candidate(path, asked.language) for path in _files(paths)]
     if all(each.fault for each in written):  # nothing to judge, so no judge is started
         raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))

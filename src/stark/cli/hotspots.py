@@ -7,10 +7,12 @@ from stark.cli.own_model import asked_model
 from stark.regions.table import table_text
 
 
-def hotspots(model: str, inputs: str | None, top: int, compiling: bool, as_json: bool) -> int:
+def hotspots(
+    model: str, inputs: str | None, top: int, compiling: bool, backward: bool, as_json: bool
+) -> int:
     """Rank the regions and print the `top` best; returns the exit code."""
-    wanted = top if compiling else 0
-    found = asked_model("find", model, inputs, ["--compile", str(wanted)]).hotspots
+    more = ["--compile", str(top if compiling else 0), *(["--backward"] if backward else [])]
+    found = asked_model("find", model, inputs, more).hotspots
     assert found is not None
     if as_json:
         best = found.model_copy(update={"regions": found.regions[:top]})

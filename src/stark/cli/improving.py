@@ -42,9 +42,10 @@ def optimize_hotspots(
     options = without_unused_models(settings.options, strategies, settings.given)
     configure(checked_options(options))  # refuses wrong options before the model runs
     console = consoles.console(as_json)
+    backward = ["--backward"] if options.get("backward") else []
     capturing = ["--capture", str(most), "--folder", str(beside(store) / "problems")]
     compiled = ["--compile", str(top if compiling else 0)]
-    answer = asked_model("find", module, inputs, [*compiled, *capturing])
+    answer = asked_model("find", module, inputs, [*compiled, *capturing, *backward])
     assert answer.hotspots is not None
     console.print(Text(table_text(answer.hotspots, top)), soft_wrap=True)
     work = partial(aoptimize_regions, answer.captured, store=store, **options)
@@ -52,7 +53,7 @@ def optimize_hotspots(
     kernels = [_saved(each, store) for each in improved]
     comparison = None
     if files := [file for file in kernels if file is not None]:
-        comparison = asked_model("compare", module, inputs, files).comparison
+        comparison = asked_model("compare", module, inputs, [*files, *backward]).comparison
     if as_json:
         consoles.print_json(_document(answer.hotspots, improved, kernels, comparison))
     else:

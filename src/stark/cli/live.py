@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from stark.cli.consoles import can_redraw
-from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, cut, spent_row, spinning
+from stark.cli.showing import FRAME_LINES, Screen, View, cut, spent_row, spinning
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import Node
 from stark.core.run import Run
 from stark.core.standing import best_node
 from stark.events import (
-    AttemptBegan,
     AttemptFinished,
     CheckBegan,
     CheckFinished,
@@ -26,13 +23,18 @@ from stark.events import (
     Started,
     Stepped,
 )
-from stark.explain.evaluation import checked, reason, speedup_text, status
-from stark.explain.numbers import counted, milliseconds
-from stark.explain.run import estimate_line, idea, models_line, reference_line, replay_line
+from stark.explain.evaluation import speedup_text
+from stark.explain.run import (
+    estimate_line,
+    idea,
+    mode_line,
+    models_line,
+    reference_line,
+    replay_line,
+)
+from stark.report.progress import DRAINING, STEP_WORDS, Lines
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
-
-DRAINING = "stopping: waiting for replies that are charged in any case; Ctrl-C again abandons them"
 
 
 def open_progress(console: Console) -> View[Event]:
@@ -43,54 +45,14 @@ def open_progress(console: Console) -> View[Event]:
 class PlainLines(View[Event]):
     """One line per event, for logs and pipes."""
 
-    _tree: Tree | None = None
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._lines = Lines()
 
     def handle(self, event: Event) -> None:
         """Print the lines of an event."""
-        if isinstance(event, Started):
-            self._tree = event.tree
-        for line in self._lines(event):
+        for line in self._lines.of(event):
             self._say(line)
-
-    def _lines(self, event: Event) -> Iterator[str]:
-        match event:
-            case Prepared(run, expected):
-                config = run.config
-                yield f"run {run.id}: {run.problem.name} with {config.strategy.name} in {config.language}"
-                yield replay_line(run) if expected is None else f"models: {models_line(run)}"
-                if expected is not None:
-                    yield estimate_line(expected, config.budget)
-            case Started(_, reference, tree, _):
-                yield f"device: {reference.device.name}"
-                yield f"reference: {reference_line(reference)}"
-                yield from (f"warning: {warning}" for warning in reference.warnings)
-                if tree.nodes:
-                    yield f"continues after {counted(len(tree.nodes), 'attempt')}"
-            case AttemptBegan(attempt, selection):
-                doing = "repairs" if selection.action == "debug" else "improves"
-                start = f"attempt {selection.parent}" if selection.parent else "the reference"
-                yield f"attempt {attempt} {doing} {start}"
-            case Stepped(attempt, step):
-                yield f"attempt {attempt}: {STEP_WORDS.get(step, step)}"
-            case AttemptFinished(node):
-                yield self._finished(node)
-            case CheckBegan(node):
-                yield f"final check of attempt {node.id}"
-            case CheckFinished(node, evaluation):
-                yield f"final check of attempt {node.id}: {checked(evaluation)}"
-            case Draining():
-                yield DRAINING
-            case Notice(text) if text:
-                yield text
-
-    def _finished(self, node: Node) -> str:
-        if not isinstance(node.evaluation, Correct):
-            return f"attempt {node.id}: {status(node.evaluation)}: {reason(node.evaluation)}"
-        is_best = self._tree is not None and best_node(self._tree.nodes, {}) == node
-        return (
-            f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}, "
-            f"{speedup_text(node.evaluation.speedup_vs('eager'))}{', the fastest so far' if is_best else ''}"
-        )
 
 
 class LiveScreen(Screen[Event]):
@@ -122,6 +84,8 @@ class LiveScreen(Screen[Event]):
                     self._say(f"In this run {replay_line(run)}.", "dim")
                 else:
                     self._say(estimate_line(expected, run.config.budget), "dim")
+                if mode := mode_line(run.problem):
+                    self._say(f"mode: {mode}", "yellow")
             case Started(_, reference):
                 self._started = event
                 for warning in reference.warnings:

@@ -20,6 +20,7 @@ from stark.cli.settings import Settings
 from stark.cli.showing import run_shown
 from stark.configuration import device_kind, without_unused_models
 from stark.core.errors import ModelRefused, StarkError, UsageError
+from stark.core.problem import Problem
 from stark.events import Prepared
 from stark.explain.evaluation import accuracy_text, verdict
 from stark.explain.numbers import counted
@@ -44,11 +45,16 @@ def optimize(
     if problem is None and replay is None:
         raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
     refuse_fleeting(settings.store)
-    loaded = None if problem is None else load_or_capture(problem, inputs, settings.kernelbench)
+    loaded = None if problem is None else _problem(problem, inputs, settings)
     strategies = [settings.options.get("strategy", "stark")]
     options = without_unused_models(settings.options, strategies, settings.given)
     work = partial(aoptimize, loaded, replay=replay, **options)
     return _work(work, settings.store, output, as_json)
+
+
+def _problem(spec: str, inputs: str | None, settings: Settings) -> Problem:
+    backward = bool(settings.options.get("backward"))
+    return load_or_capture(spec, inputs, settings.kernelbench, backward)
 
 
 def _refuse_beside_replay(given: Iterable[str]) -> None:

@@ -6,6 +6,12 @@ request or STARK itself failed. Each message says what to do.
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class StarkError(Exception):
     """Base of all errors raised on purpose. Its text is written for users."""
@@ -17,6 +23,19 @@ class UsageError(StarkError):
     """The request cannot be carried out as written."""
 
     exit_code = 2
+
+
+class OptionError(UsageError):
+    """An option is missing. `advice` names options in braces, which the command line writes as flags."""
+
+    def __init__(self, reason: str, advice: str = "") -> None:
+        self.reason, self.advice = reason, advice
+        super().__init__(self.naming(lambda option: option))
+
+    def naming(self, named: Callable[[str], str]) -> str:
+        """The message with options named in this way."""
+        advice = re.sub(r"\{(\w+)\}", lambda found: named(found[1]), self.advice)
+        return f"{self.reason}: {advice}" if advice else self.reason
 
 
 class ProblemError(UsageError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -16,6 +18,9 @@ from stark.core.base import digest
 from stark.core.errors import UsageError
 from stark.deploy import guard
 from stark.deploy.certificate import changed_files, package_folder, read_certificate
+from stark.deploy.package import COMPILED
+from stark.languages import language
+from stark.languages.tools import search_path
 
 if TYPE_CHECKING:
     from stark.results import Kernel
@@ -50,10 +55,16 @@ def apply(
     Raises:
         UsageError: The kernel cannot be imported, or fits no module; the message has the reasons.
     """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"a kernel is put into an instance of nn.Module, not into {_what(model)}")
     try:
         return guard.apply(model, _load(kernel), names)
     except guard.NothingBound as error:
         raise UsageError(f"the kernel fits no module: {error}") from error
+
+
+def _what(model: object) -> str:
+    return f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
 
 
 def _load(kernel: Kernel | str | Path | None) -> guard.Kernel:
@@ -111,10 +122,28 @@ def _imported(path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            with _ninja_beside_python():
+                spec.loader.exec_module(module)
         except Exception as error:  # the kernel's code may raise anything
             del sys.modules[name]
-            raise UsageError(
-                f"{path} cannot be imported here: {type(error).__name__}: {error}"
-            ) from error
+            reason = _lacking(path) or f"{type(error).__name__}: {error}"
+            raise UsageError(f"{path} cannot be imported here: {reason}") from error
     return sys.modules[name]
+
+
+@contextmanager
+def _ninja_beside_python() -> Iterator[None]:
+    """Builds find the ninja of a virtual environment that is not activated, as in the judge."""
+    before = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = search_path()
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+def _lacking(path: Path) -> str | None:
+    """The tool that this machine lacks to build the kernel, as a sentence; None if it lacks none."""
+    source = path.read_text("utf-8")
+    built = (language(name) for name in COMPILED)
+    return next((each.missing() for each in built if each.check(source) is None), None)

@@ -182,6 +182,14 @@ class Bound:
         tests = environment_tests(self.kernel.device)
         return next(((reason, "") for reason, holds in tests.items() if not holds()), None)
 
+    def other_dtype(self) -> str | None:
+        """A weight whose dtype was not verified, as a phrase; with it, all calls run the original."""
+        for name, form in self.contract.state.items():
+            tensor = self.parts.tensors[name]() if name in self.parts.tensors else None
+            if tensor is not None and tensor.dtype is not form.dtype:
+                return f"{name} is {tensor.dtype}, not {form.dtype}"
+        return None
+
     def foreign(self, tensor: torch.Tensor) -> Reason | None:
         """Why a tensor's memory is not as verified: on another device than the others, or not aligned."""
         offset = 0 if tensor.is_meta or is_traced(tensor) else tensor.data_ptr() % ALIGNMENT

@@ -44,6 +44,9 @@ class Report:
     skipped: dict[str, str]
     """Why a module was not bound, by path."""
 
+    idle: dict[str, str]
+    """Why no call of a bound module can run the kernel as the module is now, by path."""
+
     kernel_calls: int
     """Calls that ran the kernel. Tracing a call into a graph counts once; calls of the graph do not count."""
 
@@ -56,6 +59,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"bound: {_shown(path)} ({name})" for path, name in self.bound.items()]
         lines += [f"skipped: {_shown(path)}: {why}" for path, why in self.skipped.items()]
+        lines += [f"no call can run the kernel: {_shown(p)}: {why}" for p, why in self.idle.items()]
         lines.append(f"ran the kernel: {self.kernel_calls}")
         for reason, count in self.original_calls.items():
             details = self.examples.get(reason)
@@ -153,6 +157,7 @@ class Applied:
         return Report(
             bound={path: each.name for path, each in self.bound.items()},
             skipped=dict(self.skipped),
+            idle={path: why for path, each in self.bound.items() if (why := each.other_dtype())},
             kernel_calls=sum(each.calls for each in self.everyone),
             original_calls=counts,
             examples=examples,

@@ -4,7 +4,8 @@ The layout is that of Hugging Face's `kernels`, and `pip install` works on the s
 
     pyproject.toml, README.md
     build/<variant>/metadata.json
-    build/<variant>/<name>/   __init__.py, kernel.py, original.py, layers.py, the guard, certificate.json
+    build/<variant>/<name>/   __init__.py, kernel.py, original.py, layers.py, build_tools.py, the guard,
+                              certificate.json
 
 Kernels in C++ and CUDA compile when the package is imported; there are no prebuilt objects.
 """
@@ -27,6 +28,9 @@ from stark.deploy.embedded import FILES, guard_file
 
 VARIANTS = {"cpp": "torch-cpu", "triton": "torch-cuda", "cuda": "torch-cuda"}
 """The build variant of each language; kernels in PyTorch alone are `torch-universal`."""
+
+COMPILED = {"cpp": "c++", "cuda": "nvcc"}
+"""The compiler of each language that is built when the package is imported. Builds also need ninja."""
 
 REQUIREMENTS = {
     "tvm_ffi": "apache-tvm-ffi",
@@ -89,6 +93,7 @@ def _modules(contents: Contents, values: dict[str, str]) -> dict[str, str]:
         "original.py": contents.problem.source,
         "__init__.py": _template("init", values),
         "layers.py": _template("layers", values),
+        "build_tools.py": _template("build_tools", values),
     }
 
 
@@ -105,8 +110,11 @@ def _values(name: str, variant: str, contents: Contents) -> dict[str, str]:
         for module in REQUIREMENTS
         if re.search(rf"^\s*(import|from) {module}\b", contents.candidate.source, re.MULTILINE)
     ]
+    builds = contents.candidate.language in COMPILED
+    needs += ["ninja"] if builds and "ninja" not in needs else []
     return {
         "name": name,
+        "compiler": COMPILED.get(contents.candidate.language, ""),
         "variant": variant,
         "kernel": certificate.name,
         "device": certificate.device.kind,

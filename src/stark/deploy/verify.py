@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -45,8 +45,10 @@ TOO_NOISY = (
     "the kernel is correct, but its claimed speedup was measured on a busy machine and is too noisy to compare; search and "
     "export again while no other programs run"
 )
+ON_ONE_CORE = ", and with `taskset -c 0` before the command"
+"""What gives times that can be compared on a CPU."""
 
-Outcome = Literal["confirmed", "refused", "unusable"]
+Outcome = Literal["confirmed", "refused", "no verdict"]
 
 
 class Verification(Frozen):
@@ -54,8 +56,8 @@ class Verification(Frozen):
 
     package: str
     outcome: Outcome
-    """`refused`: the claim is wrong, or is not about this device or these files. `unusable`: there is no verdict, since the
-    claim or the new measurement is too noisy."""
+    """`refused`: the claim is wrong, or is not about this device or these files. `no verdict`: the claim or the new
+    measurement is too noisy."""
 
     reasons: tuple[str, ...]
     """Why the claim was refused; empty if it was confirmed."""
@@ -77,6 +79,8 @@ class Verification(Frozen):
 
     def __str__(self) -> str:
         lines = [f"{self.package}: {self.outcome}", *self.reasons]
+        if self.outcome == "no verdict":
+            lines = [f"{self.package}: no verdict: {'; '.join(self.reasons)}"]
         for name, claim in self.claimed.items():
             new = self.measured.get(name)
             found = "not measured" if new is None else speedup_text(new, named=False)
@@ -132,7 +136,7 @@ def verify(
         judge: An open executor, used instead of `executor`. The caller closes it.
 
     Returns:
-        `outcome` is `confirmed`, `refused` or `unusable`; `reasons` are sentences.
+        `outcome` is `confirmed`, `refused` or `no verdict`; `reasons` are sentences.
 
     Raises:
         UsageError: There is no such package, or its certificate cannot be read.
@@ -227,13 +231,8 @@ def _compared(
         for name, (claim, new) in pairs.items()
         if new is not None and not new.too_noisy and not agreement(claim, new)
     ]
-    unclear = [TOO_NOISY] if claimed.speedups["eager"].too_noisy else []
-    unclear += [
-        f"the speedup vs {name} cannot be measured now; stop other programs and try again"
-        for name, (_, new) in pairs.items()
-        if new is None or new.too_noisy
-    ]
-    outcome: Outcome = "refused" if reasons else "unusable" if unclear else "confirmed"
+    unclear = list(_unclear(claimed, pairs))
+    outcome: Outcome = "refused" if reasons else "no verdict" if unclear else "confirmed"
     return Verification(
         package=package,
         outcome=outcome,
@@ -243,6 +242,22 @@ def _compared(
         notes=tuple(_other_versions(claimed, reference)),
         evaluation=evaluation,
     )
+
+
+def _unclear(
+    claimed: Certificate, pairs: Mapping[str, tuple[Speedup, Speedup | None]]
+) -> Iterator[str]:
+    """Why correct claims cannot be compared. `pairs` are the claims that are not too noisy, with the new measurements."""
+    quietly = ON_ONE_CORE if claimed.device.kind == "cpu" else ""
+    if claimed.speedups["eager"].too_noisy:
+        yield f"{TOO_NOISY}{quietly}"
+    for name, (_, new) in pairs.items():
+        if new is None:
+            yield f"the speedup vs {name} was not measured; try again"
+        elif new.too_noisy:
+            yield (
+                f"the speedup vs {name} is too noisy now; try again while no other programs run{quietly}"
+            )
 
 
 def agreement(claim: Speedup, new: Speedup) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -19,13 +20,17 @@ from stark.core.evaluation import (
     beats_roofline,
 )
 from stark.core.measurement import Measurement, Speedup
+from stark.core.reference import Reference
 from stark.explain.numbers import counted, first_line, milliseconds
 from stark.explain.profile import profile_lines
 
+DRIFTED = 1.1
+"""Two times of the reference that differ by more than this factor are both shown."""
 
-def explain(evaluation: Evaluation) -> str:
-    """Everything that a reader needs, the most useful first."""
-    lines = [evidence(evaluation)]
+
+def explain(evaluation: Evaluation, reference: Reference | None = None) -> str:
+    """Everything that a reader needs, the most useful first. `reference` is the one whose time the reader knows."""
+    lines = [evidence(evaluation, reference)]
     if isinstance(evaluation, Correct):
         lines += profiles(evaluation)
         if evaluation.sanitized:
@@ -50,23 +55,24 @@ def _sanitized(correct: Correct) -> str:
     return f"compute-sanitizer found no errors: {', '.join(correct.sanitized)}"
 
 
-def evidence(evaluation: Evaluation) -> str:
+def evidence(evaluation: Evaluation, reference: Reference | None = None) -> str:
     """What decided the status, in a few lines. A failure in one of several cases begins with the case."""
-    return _in_case(evaluation, _evidence(evaluation))
+    return _in_case(evaluation, _evidence(evaluation, reference))
 
 
 def _in_case(evaluation: Evaluation, text: str) -> str:
     return text if evaluation.case is None else f"case {evaluation.case}: {text}"
 
 
-def _evidence(evaluation: Evaluation) -> str:
+def _evidence(evaluation: Evaluation, reference: Reference | None = None) -> str:
     match evaluation:
         case Correct(weighing=weighing) if weighing is not None:
-            return "\n".join(_over_cases(evaluation, weighing))
+            return "\n".join(_over_cases(evaluation, weighing, reference))
         case Correct():
             names = sorted(evaluation.references, key=lambda name: name != "eager")
             first, *others = (verdict(evaluation, name) for name in names)
-            correct = f"correct, {evaluation.latency_ms:.4g} ms: {first}"
+            then = eager_then(evaluation, None if reference is None else reference.latency_ms)
+            correct = f"correct, {evaluation.latency_ms:.4g} ms{then}: {first}"
             return "\n".join(
                 [correct, *others, roofline_text(evaluation), accuracy_text(evaluation.accuracy)]
             )
@@ -82,13 +88,13 @@ def _evidence(evaluation: Evaluation) -> str:
             return evaluation.error
 
 
-def _over_cases(correct: Correct, weighing: Weighing) -> Iterator[str]:
+def _over_cases(correct: Correct, weighing: Weighing, reference: Reference | None) -> Iterator[str]:
     """The objective against each reference, then each case, and the case that is behind."""
     names = sorted(correct.references, key=lambda name: name != "eager")
     first, *others = (verdict(correct, name) for name in names)
     yield f"correct, {objective_text(weighing)}: {first}"
     yield from others
-    yield from case_lines(correct)
+    yield from case_lines(correct, reference)
     speedups = correct.speedups_vs()
     behind = least(speedups)
     rest = (speedup for case, speedup in speedups.items() if case != behind)
@@ -96,15 +102,17 @@ def _over_cases(correct: Correct, weighing: Weighing) -> Iterator[str]:
         yield f"{behind} has the smallest speedup of all cases"
 
 
-def case_lines(correct: Correct) -> Iterator[str]:
+def case_lines(correct: Correct, reference: Reference | None = None) -> Iterator[str]:
     """Each case's weight, times and error, if there are cases."""
     if correct.weighing is None:
         return
     for case, each in correct.cases.items():
         weight = correct.weighing.weights[case]
         speedups = (speedup_text(each.speedup_vs(name)) for name in each.references)
+        own = reference.cases.get(case) if reference is not None else None
+        then = eager_then(each, None if own is None else own.latency_ms)
         yield (
-            f"- {case} (weight {weight:g}): {each.latency_ms:.4g} ms, {', '.join(speedups)}; "
+            f"- {case} (weight {weight:g}): {each.latency_ms:.4g} ms{then}, {', '.join(speedups)}; "
             f"{roofline_text(each)}; {accuracy_text(each.accuracy)}"
         )
 
@@ -162,6 +170,24 @@ def speedup_text(speedup: Speedup, named: bool = True) -> str:
     places = _decimals(speedup)
     interval = f"[{speedup.low:.{places}f}, {speedup.high:.{places}f}]"
     return f"{speedup.ratio:.{places}f}x{versus} {interval}"
+
+
+def ratio_text(speedup: Speedup) -> str:
+    """The ratio alone, for a table: `2.00x`, or `noisy 2.00x`."""
+    return f"{'noisy ' if speedup.too_noisy else ''}{speedup.ratio:.2f}x"
+
+
+def eager_then(correct: Correct, own_ms: float | None) -> str:
+    """` (eager 71.4 ms)`: eager mode's time beside the candidate's, which gave the speedup; follows a speedup or a time.
+
+    Empty if it is close to `own_ms`, the reference's time that the reader knows; None if the reader knows none.
+    """
+    if not own_ms or "eager" not in correct.references:
+        return ""
+    then_ms = correct.reference_ms("eager")
+    if abs(math.log(then_ms / own_ms)) <= math.log(DRIFTED):
+        return ""
+    return f" (eager {milliseconds(then_ms)})"
 
 
 def measured(measurement: Measurement) -> str:

@@ -58,7 +58,8 @@ def bottleneck_text(profiled: Profiled) -> str:
         text += f", low occupancy {launch.occupancy:.0%} in {name}"
     if found.counters is not None:
         text += f"; {limiter(found.counters)} in {kernel_name(found.counters.name)}"
-    several = sum(step.share >= MATTERS and step.name != OUTSIDE for step in profile.steps)
+    telling = [s for s in profile.steps if s.share >= MATTERS and s.name != OUTSIDE]
+    several = round(sum(step.count for step in telling))
     if several > 1:
         steps = f"{several} {'kernels' if device else 'operators'}"
         text += f"; {steps} run one after the other and pass their data through memory"

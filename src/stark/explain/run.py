@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from stark.core.evaluation import beats_roofline
 from stark.core.node import Node
+from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
@@ -45,6 +46,20 @@ def replay_line(run: Run) -> str:
     """Which parts of a replay are recorded, and which are live."""
     models = dict.fromkeys(each.model.removeprefix(RECORDED) for each in run.config.models.values())
     return f"replies are recorded, from {', '.join(models)}; builds, checks and timings are live"
+
+
+def mode_line(problem: Problem) -> str | None:
+    """What it means that a module was captured in training mode; None for one in evaluation mode, and for other problems."""
+    try:
+        stated = problem.declared
+    except (SyntaxError, ValueError):  # the judge refuses the file
+        return None
+    if stated.original is None or not stated.original.training:
+        return None
+    also = "" if stated.backward else ", as it does where gradients are needed"
+    return (
+        f"train(): kernels are verified for that mode only, and in eval() the original runs{also}"
+    )
 
 
 def budget_line(budget: Budget) -> str:

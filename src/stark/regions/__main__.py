@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from torch import nn
 
 from stark.capturing.calls.loading import load_examples, load_module, record
 from stark.capturing.calls.recording import Calls
-from stark.capturing.entry import capture
+from stark.capturing.entry import ModeWarning, capture
 from stark.core.errors import StarkError
 from stark.regions.capturing import capture_regions
 from stark.regions.comparing import compare
@@ -30,6 +31,7 @@ from stark.regions.results import Answer
 def main() -> int:
     """Write the answer; returns 2 if it is an error."""
     arguments = _arguments()
+    warnings.simplefilter("ignore", ModeWarning)  # the command line prints the mode itself
     try:
         answer = WORKS[arguments.work](arguments)
     except StarkError as error:
@@ -40,7 +42,7 @@ def main() -> int:
 
 def captured(arguments: argparse.Namespace) -> Answer:
     """Write the module as a problem."""
-    module, _, calls = _prepared(arguments, arguments.backward)
+    module, _, calls = _prepared(arguments)
     return Answer(problem=capture(module, calls, arguments.name, backward=arguments.backward))
 
 
@@ -48,7 +50,9 @@ def find(arguments: argparse.Namespace) -> Answer:
     """Rank the regions and, if asked for, capture the best ones."""
     module, run, calls = _prepared(arguments)
     found = hotspots(module, run=run, compile=arguments.compile, compile_s=arguments.compile_s)
-    captured = capture_regions(module, calls, found.regions, arguments.capture, arguments.folder)
+    captured = capture_regions(
+        module, calls, found.regions, arguments.capture, arguments.folder, arguments.backward
+    )
     return Answer(hotspots=found, captured=tuple(captured))
 
 
@@ -62,15 +66,16 @@ WORKS = {"capture": captured, "find": find, "compare": compared}
 
 
 def _prepared(
-    arguments: argparse.Namespace, backward: bool = False
+    arguments: argparse.Namespace,
 ) -> tuple[nn.Module, Callable[[], object], Calls]:
     """The module, a run of all its examples, and what was recorded of one run."""
-    module = load_module(arguments.module)
+    backward = arguments.backward
+    module = load_module(arguments.module, backward)
     examples = load_examples(arguments.inputs)
     calls = record(module, examples, arguments.inputs, backward)
 
     def run() -> None:
-        with torch.set_grad_enabled(module.training):
+        with torch.set_grad_enabled(module.training or backward):
             for args, kwargs in examples:
                 module(*args, **kwargs)
 
@@ -85,9 +90,9 @@ def _arguments() -> argparse.Namespace:
         work.add_argument("module")
         work.add_argument("--inputs", required=True)
         work.add_argument("--output", type=Path, required=True)
+        work.add_argument("--backward", action="store_true")
         if name == "capture":
             work.add_argument("--name")
-            work.add_argument("--backward", action="store_true")
         elif name == "compare":
             work.add_argument("kernels", type=Path, nargs="+")
         else:

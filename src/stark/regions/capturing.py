@@ -9,7 +9,6 @@ from torch import nn
 
 from stark.capturing.calls.recording import Calls
 from stark.capturing.entry import capture
-from stark.core.errors import ProblemError
 from stark.regions.results import Captured, Region
 
 
@@ -19,6 +18,7 @@ def capture_regions(
     regions: Sequence[Region],
     most: int,
     folder: str | Path = ".stark/problems",
+    backward: bool = False,
 ) -> list[Captured]:
     """Capture the best regions as problem files, for `stark.optimize_regions`.
 
@@ -33,6 +33,7 @@ def capture_regions(
         regions: The regions of `stark.hotspots`, the best first.
         most: Regions that are refused are skipped, until so many are captured.
         folder: Where the files are written.
+        backward: Whether kernels are verified and timed with gradients.
 
     Returns:
         The regions up to the last captured one, each with its `file` or with the reason why it was `refused`.
@@ -45,8 +46,8 @@ def capture_regions(
         if written == most:
             break
         try:
-            problem = capture(model.get_submodule(region.module), calls)
-        except ProblemError as error:
+            problem = capture(model.get_submodule(region.module), calls, backward=backward)
+        except StarkError as error:
             found.append(Captured(region=region, refused=str(error)))
             continue
         written += 1

@@ -55,7 +55,7 @@ def hotspots(
     """Rank the regions of a model by the time that kernels could save in one run.
 
     ```python
-    with stark.recording(model) as calls:
+    with stark.recording(model) as calls, torch.no_grad():
         model(batch)
     print(stark.hotspots(model, calls))
     print(stark.hotspots(model, run=lambda: model.generate(ids, max_new_tokens=32)))
@@ -185,8 +185,18 @@ class Finder:
             ),
             functional=_functional(trace, chosen, run_s),
             outside_ms=outside_s * 1e3,
-            notes=tuple(_notes(times, trace, chosen, plain_s / run_s)),
+            notes=(*_notes(times, trace, chosen, plain_s / run_s), *self._modes(trace)),
         )
+
+    def _modes(self, trace: Trace) -> Iterator[str]:
+        """What follows for kernels if inference ran with gradients."""
+        graph = any(each.requires_grad for each in self.model.parameters())
+        modes = [set(trace.work[id(root)].form.text.split()) for root in trace.roots]
+        if graph and any("grad" in each and "train" not in each for each in modes):
+            yield (
+                "The model ran with gradients in eval(): without backward=True, kernels run the original where gradients "
+                "are needed. Record under torch.no_grad() for inference."
+            )
 
 
 def _all(roots: Sequence[Counted]) -> Iterator[Counted]:

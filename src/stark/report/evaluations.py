@@ -14,6 +14,7 @@ from stark.core.reference import Reference
 from stark.evaluating import Judged
 from stark.explain.evaluation import (
     accuracy_text,
+    eager_then,
     evidence,
     precision_met,
     roofline_share,
@@ -36,10 +37,10 @@ def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]
     profiles = list(_profiles(judged))
     between = [Text()] if profiles else []
     remarks = map(_remarks, judged)
-    return Group(head, Text(), _table(judged), *between, *profiles, *remarks)
+    return Group(head, Text(), _table(reference, judged), *between, *profiles, *remarks)
 
 
-def _table(judged: Sequence[Judged]) -> Table:
+def _table(reference: Reference, judged: Sequence[Judged]) -> Table:
     """One row per file, and below it one per case. Only if a file was timed against torch.compile, there is a column."""
     timed = (each.evaluation.references for each in judged if isinstance(each.evaluation, Correct))
     names = ["eager", *(["compile"] if any("compile" in names for names in timed) else [])]
@@ -51,7 +52,8 @@ def _table(judged: Sequence[Judged]) -> Table:
         evaluation = each.evaluation
         measured, cases = [""] * (len(names) + 3), {}
         if isinstance(evaluation, Correct):
-            measured, cases = _measured(evaluation, names), evaluation.cases
+            measured = _measured(evaluation, names, reference.latency_ms)
+            cases = evaluation.cases
         table.add_row(
             each.file,
             each.candidate.language if each.candidate else "",
@@ -61,19 +63,21 @@ def _table(judged: Sequence[Judged]) -> Table:
         )
         for case, found in cases.items():
             seconds = f"{sum(found.seconds.values()):.1f}"
-            table.add_row(Text(f"  {case}", "dim"), "", "", *_measured(found, names), seconds)
+            own_ms = reference.cases[case].latency_ms if case in reference.cases else None
+            figures = _measured(found, names, own_ms)
+            table.add_row(Text(f"  {case}", "dim"), "", "", *figures, seconds)
     return table
 
 
-def _measured(correct: Correct, names: Sequence[str]) -> list[str]:
-    """The figures of a correct candidate, against the named references."""
+def _measured(correct: Correct, names: Sequence[str], own_ms: float | None) -> list[str]:
+    """The figures of a correct candidate, against the named references; `own_ms` is the reference's time shown above."""
     speedups = (
         speedup_text(correct.speedup_vs(name), named=False)
         if name in correct.references
         else "not measured"
         for name in names
     )
-    latency = milliseconds(correct.latency_ms)
+    latency = milliseconds(correct.latency_ms) + eager_then(correct, own_ms)
     return [latency, *speedups, roofline_share(correct), precision_met(correct)]
 
 

@@ -34,6 +34,9 @@ _BACKWARD = (
     "the source defines a backward pass, which was NOT verified; apply and Guarded run the original"
 )
 _NO_BACKWARD = "NOT supported by ModelNew: for inference only; apply and Guarded run the original"
+_FOR_GPUS = ("Build cuda", "triton", "pytorch-triton")
+"""How tools for GPUs begin in the judge's list of compilers."""
+
 _USE = """\
 Import apply to put the kernel into a model, or Guarded to make a new module: calls unlike those that were verified, or
 that need unverified gradients, run the original. ModelNew is the kernel alone, without these checks.
@@ -119,7 +122,7 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     if not correct.cases:
         yield "Latency", _latency(correct)
     yield "Device", f"{device.name} ({device.architecture})"
-    yield "Versions", ", ".join(f"{name} {its}" for name, its in reference.versions.items())
+    yield "Versions", ", ".join(_versions(reference))
     imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
     packages = ", ".join(sorted(imported - sys.stdlib_module_names))
     yield "Language", f"{run.config.language}; imports {packages}"
@@ -138,6 +141,15 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     )
     unverified = _BACKWARD if "def backward(" in source else _NO_BACKWARD
     yield "Gradients", _VERIFIED if run.problem.declared.backward else unverified
+
+
+def _versions(reference: Reference) -> Iterator[str]:
+    """The judge's versions. A CPU kernel was not built with the compilers for GPUs that the machine has, too."""
+    for name, its in reference.versions.items():
+        parts = its.split(", ")
+        if name == "compilers" and reference.device.kind == "cpu":
+            parts = [part for part in parts if not part.startswith(_FOR_GPUS)]
+        yield f"{name} {', '.join(parts)}"
 
 
 def _latency(correct: Correct) -> str:

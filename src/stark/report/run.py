@@ -15,8 +15,10 @@ from stark.core.standing import standing_of
 from stark.core.usage import Spent
 from stark.explain.evaluation import (
     checked,
+    eager_then,
     objective_text,
     precision_met,
+    ratio_text,
     roofline_share,
     roofline_text,
     speedup_text,
@@ -65,10 +67,14 @@ def _spent(view: RunView) -> Iterator[RenderableType]:
             f"{view.spent.calls} recorded replies; no model was called, and nothing was paid"
         )
         return
+    waiting = [counted(view.in_flight, "call") + " in flight"] if view.in_flight else []
+    failed = [counted(view.failed, "call") + " failed"] if view.failed else []
     if not view.roles:
-        yield Text("no model was called")
+        yield Text(", ".join([*waiting, *failed]) or "no model was called")
         return
     yield from spending(view.roles)
+    if waiting or failed:
+        yield Text(", ".join([*waiting, *failed]))
     fits = [call.fit for call in view.calls if call.fit is not None]
     if cut := sum(bool(fit.cuts) for fit in fits):
         limit = f"{view.run.config.window_tokens:,} tokens; `stark show {view.run.id} ATTEMPT` lists the cuts"
@@ -132,7 +138,7 @@ def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str,
             f"{each.attempts}/{each.budget_attempts}",
             str(each.correct),
             "" if each.latency_ms is None else milliseconds(each.latency_ms),
-            "" if each.speedup is None else f"{each.speedup.ratio:.2f}x",
+            "" if each.speedup is None else ratio_text(each.speedup),
             "" if total is None else thousands(total),
             *price,
             each.ended.detail if each.ended else Text("not yet", "yellow"),
@@ -150,6 +156,7 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     if not search.ranking:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
+    own_ms = view.tree.root_latency_ms
     has_room = width >= ROOM_FOR_ERRORS
     errors = ("error", "meets") if has_room else ()
     table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline", *errors))
@@ -165,7 +172,7 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     for id, found in correct.items():
         node = view.tree.node(id)
         mark = "★" if id == view.standing.best else "=" if id in view.standing.group else ""
-        speedup = speedup_text(found.speedup_vs("eager"), named=False)
+        speedup = speedup_text(found.speedup_vs("eager"), named=False) + eager_then(found, own_ms)
         share = "unknown" if beating else roofline_share(found)
         latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
         error = (f"{found.accuracy.relative_rms:.2g}", precision_met(found)) if has_room else ()

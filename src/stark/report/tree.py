@@ -16,7 +16,7 @@ from rich.text import Text
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Node
 from stark.core.standing import best_node
-from stark.explain.evaluation import reason, status
+from stark.explain.evaluation import eager_then, ratio_text, reason, status
 from stark.explain.numbers import milliseconds
 from stark.explain.run import idea
 from stark.report.tables import STATUS_STYLES
@@ -70,8 +70,8 @@ class TreeTable:
         name, state = Text(f"{id} {node.role}"), Text(status(found), STATUS_STYLES[found.status])
         if not isinstance(found, Correct):
             return branch, name, state, "", Text(), note
-        vs_eager = found.speedup_vs("eager")
-        speedup = Text(f"{'noisy ' if vs_eager.too_noisy else ''}{vs_eager.ratio:.2f}x")
+        then = eager_then(found, self.tree.root_latency_ms)
+        speedup = Text(f"{ratio_text(found.speedup_vs('eager'))}{then}")
         if best is not None and best.id == id:
             name.stylize("bold")
             speedup.stylize("bold green")

@@ -10,7 +10,7 @@ from stark.report.junit import xml_text
 
 
 def verification_junit(found: Verification) -> str:
-    """A report with one test case. A refused claim is a failure, an unusable measurement an error."""
+    """A report with one test case. A refused claim is a failure, a measurement without a verdict an error."""
     suite = ElementTree.Element("testsuite", name="stark verify", tests="1")
     seconds = 0.0 if found.evaluation is None else sum(found.evaluation.seconds.values())
     case = ElementTree.SubElement(

@@ -39,6 +39,12 @@ class RunView:
     lost: tuple[Lost, ...] = ()
     """Calls whose reply never arrived, because the process was killed or the call was cancelled."""
 
+    in_flight: int = 0
+    """Model calls whose reply is awaited, or was awaited when the process was killed."""
+
+    failed: int = 0
+    """Model calls that ended with an error."""
+
     ended: Ended | None = None
     """Why the run ended; None for a run that has not ended, and for a recording."""
 
@@ -46,6 +52,7 @@ class RunView:
     def of_store(cls, store: Store, run_id: str) -> Self:
         """The run with this id or unique prefix; `last` is the newest run. Raises UsageError if there is no such run."""
         run = store.run(run_id)
+        unanswered = store.unanswered(run.id)
         return cls(
             run,
             store.reference(run.id),
@@ -53,6 +60,8 @@ class RunView:
             tuple(store.calls(run.id)),
             store.promotions(run.id),
             tuple(store.lost_calls(run.id)),
+            unanswered.get("in_flight", 0),
+            unanswered.get("refused", 0),
             store.ended(run.id),
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -285,6 +285,17 @@ class Store:
                 Lost(role=role, model=model, reserved=Cost(tokens=tokens, dollars=dollars))
                 for role, model, tokens, dollars in connection.execute(query)
             ]
+
+    def unanswered(self, run_id: str) -> dict[str, int]:
+        """The number of the run's calls that are in flight (`in_flight`) or failed without a reply (`refused`)."""
+        outcome = func.coalesce(CallRow.outcome, "in_flight")
+        query = (
+            select(outcome, func.count())
+            .where(CallRow.run_id == run_id, outcome.in_(["in_flight", "refused"]))
+            .group_by(outcome)
+        )
+        with self._database.reading(f"reading the calls of run {run_id}") as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def calls(self, run_id: str, attempt: int | None = None) -> list[Call]:
         """The answered calls of a run, or of one of its attempts, ordered by attempt and turn."""

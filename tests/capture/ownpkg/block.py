@@ -104,6 +104,11 @@ class Tower(nn.Module):
         return x
 
 
+def training() -> Block:
+    """A block as a factory returns it: in training mode, without dropout."""
+    return Block(BlockConfig(dropout=0.0))
+
+
 def example() -> tuple[tuple[Tensor, ...], dict[str, object]]:
     """Arguments of a `Block`."""
     generator = torch.Generator().manual_seed(0)

@@ -45,7 +45,7 @@ class Exact(Model):
 class SmallSumsZero(Model):
     """Wrong: sums below 0.5 are zero.
 
-    Names: columns & small | constant in each column
+    Names: columns
     """
 
     def forward(self, gate, up):

@@ -53,7 +53,7 @@ class Inner32(Model):
 class CutOff(Model):
     """Wrong: values below 0.02 are zero.
 
-    Names: rows & small | element
+    Names: all of them are 0
     """
 
     def forward(self, x):
@@ -64,7 +64,7 @@ class CutOff(Model):
 class Silent(Model):
     """Wrong: rows whose largest value is below 0.01 are zero.
 
-    Names: rows & small
+    Names: got 0
     """
 
     def forward(self, x):

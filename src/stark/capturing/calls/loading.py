@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -15,12 +14,13 @@ from stark.capturing.cannot import users_code
 from stark.core.errors import UsageError
 
 
-def load_module(spec: str) -> nn.Module:
+def load_module(spec: str, backward: bool = False) -> nn.Module:
     """The module that `package.module:Object` names: an nn.Module, or a class or function that makes one.
 
-    A class is instantiated without arguments and set to evaluation mode. Raises UsageError.
+    The name may go on with the path of a submodule, such as `Net.blocks.1`. What a class or function makes without
+    arguments is set to evaluation mode, unless gradients are wanted; a named instance keeps its mode. Raises UsageError.
     """
-    found = _found(spec)
+    found, path = _reached(spec)
     made = found
     if isinstance(found, type) or (callable(found) and not isinstance(found, nn.Module)):
         failure = (
@@ -33,7 +33,12 @@ def load_module(spec: str) -> nn.Module:
         raise UsageError(
             f"{spec} is a {type(made).__name__}; name an nn.Module, a class of modules, or a function that returns one"
         )
-    return made.eval() if isinstance(found, type) else made
+    if made is not found and not backward:
+        made.eval()
+    try:
+        return made.get_submodule(path)
+    except AttributeError as error:
+        raise UsageError(f"{spec}: {error}; name a submodule by its path") from None
 
 
 def load_examples(spec: str) -> list[Example]:
@@ -88,12 +93,27 @@ def _example(value: Any, spec: str) -> Example:
 
 
 def _found(spec: str) -> Any:
+    found, rest = _reached(spec)
+    if rest:
+        raise UsageError(_no_such(spec))
+    return found
+
+
+def _reached(spec: str) -> tuple[Any, str]:
+    """The object that a name leads to, and the rest of the name: after a class, the path of a submodule."""
     package, _, name = spec.partition(":")
     if not package or not name:
         raise UsageError(f"{spec!r} does not name an object; write package.module:Object")
     with users_code(f"{package} cannot be imported (REASON)", UsageError):
         module = import_module(package)
-    try:
-        return functools.reduce(getattr, name.split("."), module)
-    except AttributeError:
-        raise UsageError(f"{package} has no {name}; write package.module:Object") from None
+    found, parts = module, name.split(".")
+    while parts and hasattr(found, parts[0]):
+        found = getattr(found, parts.pop(0))
+    if found is module:
+        raise UsageError(_no_such(spec))
+    return found, ".".join(parts)
+
+
+def _no_such(spec: str) -> str:
+    package, _, name = spec.partition(":")
+    return f"{package} has no {name}; write package.module:Object"

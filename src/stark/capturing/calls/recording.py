@@ -107,7 +107,7 @@ def recording(model: nn.Module, limit_mb: float | None = None) -> Iterator[Calls
     """Record how the modules of `model` are called inside the `with` block.
 
     ```python
-    with stark.recording(model) as calls:
+    with stark.recording(model) as calls, torch.no_grad():
         model(batch)
     problem = stark.capture(model.layers[0], calls)
     ```
