@@ -10,7 +10,8 @@ from stark.cli.settings import Settings
 from stark.core.errors import UsageError
 from stark.explain.numbers import counted
 from stark.recorded import read_recording, record, write_recording
-from stark.report.document import node_document, run_document
+from stark.report.attempt_document import node_document
+from stark.report.document import run_document
 from stark.report.node import node_of, node_text, python
 from stark.report.run import run_text, runs_table
 from stark.report.view import RunView
@@ -49,7 +50,7 @@ def show_run(
     elif attempt is not None:
         node = node_of(view, attempt)
         if as_json:
-            consoles.print_json(node_document(view, node))
+            consoles.print_json(node_document(view, node).model_dump(mode="json"))
         elif prompt:
             consoles.write("".join(_conversation(view, attempt)))
         else:
@@ -59,7 +60,7 @@ def show_run(
             "name the attempt whose prompts are to be shown, such as `stark show last 1 --prompt`"
         )
     elif as_json:
-        consoles.print_json(run_document(view))
+        consoles.print_json(run_document(view).model_dump(mode="json"))
     else:
         console.print(run_text(view, console.width))
 

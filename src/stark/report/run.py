@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.core.evaluation import Correct
-from stark.core.standing import standing_of
 from stark.core.usage import Spent
 from stark.explain.evaluation import (
     checked,
@@ -21,6 +20,7 @@ from stark.explain.evaluation import (
 )
 from stark.explain.numbers import counted, listed, milliseconds
 from stark.explain.run import dollars, idea, standing_lines
+from stark.report.document import leaders
 from stark.report.facts import WARNING, run_facts
 from stark.report.spending import spending, thousands
 from stark.report.tables import STATUS_STYLES, columns, facts
@@ -28,8 +28,6 @@ from stark.report.tree import TreeTable
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 from stark.store import RunSummary
-
-LEADERS = 5
 
 ROOM_FOR_ERRORS = 80
 """On a screen with fewer characters per line, the fastest kernels are shown without their errors."""
@@ -104,9 +102,7 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
 
     The best attempt and those that cannot be told apart from it come first. A narrow screen has no room for their errors.
     """
-    refuted = {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
-    search = standing_of([node for node in view.nodes if node.id not in refuted], {})
-    if not search.ranking:
+    if not (fastest := leaders(view)):
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
     has_room = width >= ROOM_FOR_ERRORS
@@ -114,10 +110,9 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline", *errors))
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
-    leaders = list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]
     correct = {
         id: found
-        for id in leaders
+        for id in fastest
         if isinstance(found := view.tree.node(id).evaluation, Correct)  # as all of them are
     }
     beating = [id for id, found in correct.items() if not found.roofline_is_known]

@@ -43,8 +43,14 @@ def spending_rows(roles: Mapping[str, Spent]) -> Iterator[Row]:
     """One row per role, and a total if there are several roles."""
     total = sum(roles.values(), Spent())
     for role, spent in ({**roles, "all": total} if len(roles) > 1 else roles).items():
-        tokens = (token_count(count, spent) for count in (spent.input_tokens, spent.output_tokens))
-        yield Row(role, f"{spent.calls:,}", *tokens, dollars(spent), duration(spent.seconds))
+        yield Row(
+            role,
+            f"{spent.calls:,}",
+            token_count(spent.input_tokens, spent),
+            token_count(spent.output_tokens, spent),
+            dollars(spent),
+            duration(spent.seconds),
+        )
 
 
 def spending_notes(roles: Mapping[str, Spent]) -> Iterator[str]:

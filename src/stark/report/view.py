@@ -9,7 +9,7 @@ from typing import Self
 
 from stark.core.call import Call, Lost, spent_by_role
 from stark.core.evaluation import Evaluation
-from stark.core.node import Node
+from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.standing import Standing, best_node, standing_of
@@ -39,6 +39,18 @@ class RunView:
     lost: tuple[Lost, ...] = ()
     """Calls whose reply never arrived, because the process was killed or the call was cancelled."""
 
+    steps: Mapping[int, str] = field(default_factory=dict)
+    """The step of every attempt that has begun but not finished: a role, `waiting` or `judge`."""
+
+    begun: Mapping[int, Selection] = field(default_factory=dict)
+    """The selection of every attempt in `steps`."""
+
+    finished_s: Mapping[int, float] = field(default_factory=dict)
+    """The run's active time when each attempt finished; empty for a recording, which does not have it."""
+
+    elapsed_s: float | None = None
+    """The run's active time so far; None for a recording."""
+
     ended: Ended | None = None
     """Why the run ended; None for a run that has not ended, and for a recording."""
 
@@ -53,6 +65,10 @@ class RunView:
             tuple(store.calls(run.id)),
             store.promotions(run.id),
             tuple(store.lost_calls(run.id)),
+            store.steps(run.id),
+            store.unfinished(run.id),
+            store.finished_s(run.id),
+            store.elapsed_s(run.id),
             store.ended(run.id),
         )
 

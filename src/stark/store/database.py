@@ -18,6 +18,7 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    PoolProxiedConnection,
     QueuePool,
     create_engine,
     event,
@@ -51,6 +52,7 @@ class Database:
             # A whole transaction sees one consistent state, as it always does in SQLite.
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
         self._group: Group | None = None
+        self._watching: PoolProxiedConnection | None = None
         found = self._schema() if exists(url) else None
         if found is None:
             self._create()
@@ -63,6 +65,8 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        if self._watching is not None:
+            self._watching.close()
         self._engine.dispose()
 
     @contextmanager
@@ -102,6 +106,20 @@ class Database:
         """Wait until all grouped writes are on disk. Writes outside a group are on disk already."""
         if self._group is not None:
             await self._group.settled()
+
+    def stamp(self) -> object | None:
+        """A value that changes with every commit of another connection. None for PostgreSQL, which has no such value."""
+        if self._engine.dialect.name != "sqlite":
+            return None
+        with boundary(f"watching the store {self._name}"):
+            if self._watching is None:
+                self._watching = self._engine.raw_connection()
+            cursor = self._watching.cursor()
+            try:
+                cursor.execute("PRAGMA data_version")
+                return tuple(cursor.fetchone())
+            finally:
+                cursor.close()
 
     def lock(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
         """Hold the lock of this name within the block; see the module `locks`."""

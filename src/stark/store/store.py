@@ -30,6 +30,7 @@ from stark.store.calls import Roles, read_calls, read_spent
 from stark.store.database import Database, exists
 from stark.store.names import resolve
 from stark.store.outcome import Outcome, read_outcome
+from stark.store.progress import Progress, read_progress, read_steps
 from stark.store.schema import (
     ArtifactRow,
     AttemptRow,
@@ -111,6 +112,15 @@ class Store:
         """Every run in short, the newest first."""
         with self._database.reading("reading the runs") as connection:
             return read_summaries(connection)
+
+    def stamp(self) -> object | None:
+        """A value that changes with every commit of another connection; it costs microseconds. None if it is unknown."""
+        return self._database.stamp()
+
+    def progress(self) -> dict[str, Progress]:
+        """How far every run has come, in the order of creation."""
+        with self._database.reading("reading the progress of the runs") as connection:
+            return read_progress(connection)
 
     def set_reference(self, run_id: str, reference: Reference) -> None:
         """Store the judge's description of the problem's reference, replacing an earlier one."""
@@ -232,6 +242,11 @@ class Store:
         finished = select(NodeRow.attempt).where(NodeRow.run_id == run_id)
         return self._selections(AttemptRow.run_id == run_id, AttemptRow.attempt.not_in(finished))
 
+    def steps(self, run_id: str) -> dict[int, str]:
+        """The step of every unfinished attempt: a role whose call is in flight, `waiting` or `judge`."""
+        with self._database.reading(f"reading the attempts of run {run_id}") as connection:
+            return read_steps(connection, run_id)
+
     # Calls
 
     def begin_call(self, run_id: str, attempt: int, role: str, model: str, reserved: Cost) -> int:
@@ -332,6 +347,13 @@ class Store:
         )
         with self._database.reading(f"reading the nodes of run {run_id}") as connection:
             return [codec.read_node(*row) for row in connection.execute(query)]
+
+    def finished_s(self, run_id: str) -> dict[int, float]:
+        """The run's active time when each attempt finished, by attempt, in that order."""
+        columns = (NodeRow.attempt, NodeRow.elapsed_s)
+        query = select(*columns).where(NodeRow.run_id == run_id).order_by(NodeRow.position)
+        with self._database.reading(f"reading the nodes of run {run_id}") as connection:
+            return {row.attempt: row.elapsed_s for row in connection.execute(query)}
 
     # Final checks
 
