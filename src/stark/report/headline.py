@@ -5,7 +5,14 @@ from __future__ import annotations
 from stark.core.base import Frozen
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
-from stark.explain.evaluation import accuracy_text, roofline_text, speedup_text, verdict
+from stark.explain.evaluation import (
+    Meaning,
+    accuracy_text,
+    meaning,
+    roofline_text,
+    speedup_text,
+    verdict,
+)
 from stark.explain.numbers import duration, milliseconds
 from stark.explain.outcome import Outcome, outcome, outcome_text
 from stark.explain.run import idea, price, tokens
@@ -20,6 +27,7 @@ class Claim(Frozen):
     factor: str
     """Such as `2.00x`."""
 
+    meaning: Meaning
     text: str
     """The speedup with its interval and, for eager mode, what the interval means."""
 
@@ -79,6 +87,7 @@ def _claims(correct: Correct) -> tuple[Claim, ...]:
             reference=name,
             speedup=correct.speedup_vs(name),
             factor=speedup_text(correct.speedup_vs(name), named=False).split("x")[0] + "x",
+            meaning=meaning(correct.speedup_vs(name)),
             text=verdict(correct, name),
             reference_latency=milliseconds(correct.reference_ms(name)),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -51,25 +51,35 @@ class RunView:
     elapsed_s: float | None = None
     """The run's active time so far; None for a recording."""
 
+    charged: Mapping[str, Spent] | None = None
+    """The cost of all calls by role, for a view without calls. None means: that of `calls` and `lost`."""
+
     ended: Ended | None = None
     """Why the run ended; None for a run that has not ended, and for a recording."""
 
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> Self:
         """The run with this id or unique prefix; `last` is the newest run. Raises UsageError if there is no such run."""
+        view = cls.in_short(store, run_id)
+        calls, lost = store.calls(view.run.id), store.lost_calls(view.run.id)
+        return replace(view, calls=tuple(calls), lost=tuple(lost), charged=None)
+
+    @classmethod
+    def in_short(cls, store: Store, run_id: str, attempt: int | None = None) -> Self:
+        """As `of_store`, but without model calls, whose texts may be large, or with those of one attempt only."""
         run = store.run(run_id)
         return cls(
             run,
             store.reference(run.id),
             tuple(store.nodes(run.id)),
-            tuple(store.calls(run.id)),
+            () if attempt is None else tuple(store.calls(run.id, attempt)),
             store.promotions(run.id),
-            tuple(store.lost_calls(run.id)),
-            store.steps(run.id),
-            store.unfinished(run.id),
-            store.finished_s(run.id),
-            store.elapsed_s(run.id),
-            store.ended(run.id),
+            steps=store.steps(run.id),
+            begun=store.unfinished(run.id),
+            finished_s=store.finished_s(run.id),
+            elapsed_s=store.elapsed_s(run.id),
+            charged=store.spent(run.id).get(run.id, {}),
+            ended=store.ended(run.id),
         )
 
     @classmethod
@@ -107,6 +117,8 @@ class RunView:
     @cached_property
     def roles(self) -> dict[str, Spent]:
         """The cost of the model calls so far, by role."""
+        if self.charged is not None:
+            return dict(self.charged)
         return spent_by_role((*self.calls, *self.lost))
 
     @property

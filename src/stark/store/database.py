@@ -45,9 +45,10 @@ BUSY_TIMEOUT_S = 30.0
 class Database:
     """Transactions on the store's tables, and its locks."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, create: bool = True, busy_s: float = BUSY_TIMEOUT_S) -> None:
+        """Open the database, and `create` its tables if it has none. `busy_s` limits the wait for other processes."""
         self._url, self._name = _parse(url), without_password(url)
-        self._engine = self._reader = _engine(self._url)
+        self._engine = self._reader = _engine(self._url, busy_s)
         if self._engine.dialect.name == "postgresql":
             # A whole transaction sees one consistent state, as it always does in SQLite.
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
@@ -55,6 +56,9 @@ class Database:
         self._watching: PoolProxiedConnection | None = None
         found = self._schema() if exists(url) else None
         if found is None:
+            if not create:
+                self.close()
+                raise StoreError(f"{self._name} is not a store of STARK; choose another store")
             self._create()
         elif found != SCHEMA:
             self.close()
@@ -117,7 +121,7 @@ class Database:
             cursor = self._watching.cursor()
             try:
                 cursor.execute("PRAGMA data_version")
-                return tuple(cursor.fetchone())
+                return cursor.fetchall()
             finally:
                 cursor.close()
 
@@ -181,13 +185,13 @@ def _parse(url: str) -> URL:
     return parsed
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, busy_s: float) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
             # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
             # Each run in flight needs a connection for its lock, so only the server limits the connections.
             return create_engine(url, pool_pre_ping=True, max_overflow=-1)
-        return _sqlite_engine(url)
+        return _sqlite_engine(url, busy_s)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
     except ImportError as error:
@@ -196,7 +200,7 @@ def _engine(url: URL) -> Engine:
         ) from error
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL, busy_s: float) -> Engine:
     file = Path(str(url.database))
     if _in_memory(url):
         # A database in memory exists only within its one connection, which all threads share.
@@ -207,7 +211,7 @@ def _sqlite_engine(url: URL) -> Engine:
         address = f"file:{quote(str(file))}?immutable=1"
         return create_engine(url, creator=lambda: sqlite3.connect(address, uri=True))
     else:
-        engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
+        engine = create_engine(url, connect_args={"timeout": busy_s})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

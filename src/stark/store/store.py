@@ -63,6 +63,14 @@ class Store:
         """
         return cls(Database(url if create or exists(url) else "sqlite://"))
 
+    @classmethod
+    def open_existing(cls, url: str, busy_s: float) -> Store | None:
+        """The store at a URL, to be read; None if there is none. It is never created.
+
+        A read that has to wait for another process for longer than `busy_s` fails. Raises StoreError as `open` does.
+        """
+        return cls(Database(url, create=False, busy_s=busy_s)) if exists(url) else None
+
     def close(self) -> None:
         """Close every connection."""
         self._database.close()
