@@ -245,6 +245,23 @@ def show(
 
 
 @command(app, "store")
+def ui(
+    settings: Settings,
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RECORDING", help="Show these recordings instead of the store."),
+    ] = None,
+    port: Annotated[
+        int, option("NUMBER", "Where the page is; the next free port if it is busy.", min=1)
+    ] = 8765,
+) -> int:
+    """Serve a page of all runs on this machine, live while runs go on. Nothing can be changed from it."""
+    from stark.cli.serving import serve_page
+
+    return serve_page(recordings or [], settings, port)
+
+
+@command(app, "store")
 def record(
     settings: Settings,
     run: RunArgument,

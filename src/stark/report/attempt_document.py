@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled, kernel_name
@@ -19,9 +18,6 @@ from stark.report.evaluation_document import EvaluationDocument, evaluation_docu
 from stark.report.facts import evaluation_facts
 from stark.report.spending import Row, fit_line, spending_rows
 from stark.report.view import RunView
-
-LONGEST_DIFF_LINES = 20_000
-"""Sources with more lines than this, both together, are not compared: it would take minutes."""
 
 
 class AttemptDocument(EvaluationDocument):
@@ -39,15 +35,6 @@ class AttemptDocument(EvaluationDocument):
     duplicate_of: int | None
     finished_s: float | None
     """The run's active time when the attempt finished; null if it is unknown."""
-
-
-class Change(NamedTuple):
-    """Lines of the parent's source, counted from 0, and the lines that took their place. Ends are exclusive."""
-
-    old_first: int
-    old_end: int
-    new_first: int
-    new_end: int
 
 
 class Bar(Frozen):
@@ -109,9 +96,6 @@ class NodeDocument(AttemptDocument):
     anchored: bool
     """Whether the plan's anchors name lines of `before`. A repair inherits its parent's plan, whose lines are older."""
 
-    changes: tuple[Change, ...] | None
-    """The differences between the parent's source and this attempt's. Null without a parent's source, or if it is too long."""
-
     search: Judgement
     check: Judgement | None
     """The final check; null if there was none."""
@@ -144,21 +128,9 @@ def node_document(view: RunView, node: Node) -> NodeDocument:
         children=tuple(child.id for child in view.tree.children(node.id)),
         before=before,
         anchored=edits and before is not None,
-        changes=None
-        if parent is None or node.candidate is None
-        else changes(parent.source, node.candidate.source),
         search=_judgement(node.evaluation),
         check=checked and _judgement(checked),
     )
-
-
-def changes(old: str, new: str) -> tuple[Change, ...] | None:
-    """The differing spans of lines of two sources; None if the sources are too long to compare."""
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) > LONGEST_DIFF_LINES:
-        return None
-    matcher = SequenceMatcher(None, before, after, autojunk=len(before) > 2000)
-    return tuple(Change(*span) for tag, *span in matcher.get_opcodes() if tag != "equal")
 
 
 def _in_short(node: Node, finished_s: float | None) -> dict[str, Any]:

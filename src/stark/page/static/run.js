@@ -1,0 +1,111 @@
+// One run: what it achieved, its tree, its leaders, its cost, and what happens.
+
+import { against, course, named } from "./charts.js";
+import { facts, h, section, table, visible } from "./dom.js";
+import { roofline } from "./roofline.js";
+import { inOneFile, read, runPath } from "./source.js";
+import { badge } from "./status.js";
+import { tree } from "./tree.js";
+
+const VERDICTS = {
+  confirmed: ["correct", "Confirmed"],
+  unconfirmed: ["unusable", "Not confirmed yet"],
+  refuted: ["incorrect", "Refuted"],
+  nothing: ["unusable", "No kernel yet"],
+  refused: ["rejected", "Problem refused"],
+};
+
+export async function runScreen(id) {
+  let run = await read(runPath(id));
+  const grown = tree(run);
+  const [head, side, below] = [h("div", { class: "hero" }), h("div", { class: "columns" }), h("div", { class: "columns" })];
+  const title = h("div", { class: "title" });
+
+  function draw() {
+    title.replaceChildren(...titleOf(run));
+    head.replaceChildren(h("div", { class: "card" }, achieved(run)), h("div", { class: "card" }, h("h2", null, "Search"), course([run])));
+    side.replaceChildren(leaderboard(run), happenings(run));
+    below.replaceChildren(...[rooflineOf(run), section("Spending", ...spending(run)), section("Setting", facts(run.facts.filter(([name]) => name)))].filter(Boolean));
+  }
+
+  draw();
+  const go = (attempt) => () => { if (attempt()) location.hash = `#/run/${encodeURIComponent(id)}/${attempt()}`; };
+  return {
+    title: run.run.problem.name,
+    element: h("div", null, title, head, section("Attempts", grown.element), side, below),
+    concerns: (runs) => runs.includes(run.run.id),
+    update: async () => { run = await read(runPath(id)); draw(); grown.update(run); },
+    keys: { best: go(() => run.best), next: go(() => run.attempts[0]?.attempt) },
+  };
+}
+
+function titleOf(run) {
+  const config = run.run.config;
+  const device = run.reference?.device.name;
+  return [
+    inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
+    h("h1", null, visible(run.run.problem.name)),
+    h("p", { class: "quiet" }, [config.strategy.name, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
+      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : badge("unusable", "not ended")),
+  ].filter(Boolean);
+}
+
+/** The first thing to read: how much faster, verified or not, against what, at which precision, at which cost. */
+export function achieved(run) {
+  const line = run.headline;
+  const [first] = line.claims;
+  const trusted = first && first.meaning === "faster" && line.outcome === "confirmed";
+  const doubt = first && { noisy: "too noisy to tell", same: "no measurable difference", slower: "slower than the reference", faster: "" }[first.meaning];
+  return [
+    h("p", null, badge(...VERDICTS[line.outcome]), " ", h("span", { class: "quiet" }, line.sentence)),
+    first && h("p", { class: `claim-big ${trusted ? "sure" : "unsure"}` },
+      h("span", { class: "factor" }, first.factor.replace("x", "×")),
+      h("span", { class: "of" }, `faster than ${named(first.reference)} PyTorch`,
+        h("small", null, doubt || `95 % interval ${first.speedup.low.toFixed(2)} to ${first.speedup.high.toFixed(2)}`))),
+    line.claims.length > 0 && against(line.claims),
+    h("dl", { class: "figures" }, [
+      line.latency && ["time of a call", [line.latency, h("small", null, `eager: ${first.reference_latency}`)]],
+      line.roofline && ["roofline", shortened(line.roofline)],
+      line.accuracy && ["accuracy", [line.precision, h("small", null, line.accuracy)]],
+      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} calls`, line.time].filter(Boolean).join(", "))]],
+      ["attempts", [String(run.attempts.length), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
+    ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+  ].filter(Boolean);
+}
+
+function shortened(text) {
+  const found = text.match(/^([^(]*?) ?\((.*)\)$/);
+  return found ? [found[1].replace(" of the roofline", ""), h("small", null, found[2])] : [h("small", null, text)];
+}
+
+function leaderboard(run) {
+  const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
+  if (!run.leaders.length) return section("Leaderboard", h("p", { class: "quiet" }, "No correct kernel yet."));
+  const rows = run.leaders.map((id) => byId.get(id)).filter(Boolean).map((one) => [
+    one.attempt === run.best ? "★" : run.group.includes(one.attempt) ? "=" : "",
+    h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, one.attempt),
+    visible(one.idea), one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, `${one.figures.error} · ${one.figures.meets}`,
+  ]);
+  return section("Leaderboard",
+    table(["", "attempt", "idea", "time", "vs eager", "roofline", "error, meets"], rows, [3, 4, 5, 6]),
+    h("p", { class: "quiet" }, "As the search measured them. ", run.standing.join(". ")));
+}
+
+function happenings(run) {
+  const item = (one) => h("li", null,
+    badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
+    h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", visible(one.text)));
+  return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)));
+}
+
+function rooflineOf(run) {
+  return run.roofline && section("Roofline", ...roofline(run));
+}
+
+function spending(run) {
+  if (!run.spending.length) return [h("p", { class: "quiet" }, "No model was called.")];
+  return [
+    table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], run.spending, [1, 2, 3, 4, 5]),
+    ...run.spending_notes.map((note) => h("p", { class: "quiet" }, note)),
+  ];
+}

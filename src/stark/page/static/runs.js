@@ -1,0 +1,86 @@
+// All runs: a table that can be filtered and sorted.
+
+import { h } from "./dom.js";
+import { badge } from "./status.js";
+import { read } from "./source.js";
+import { logScale } from "./scales.js";
+import { whisker } from "./charts.js";
+
+const COLUMNS = [
+  ["run", (run) => run.id],
+  ["begun", (run) => run.created],
+  ["strategy", (run) => run.strategy],
+  ["language", (run) => run.language],
+  ["attempts", (run) => run.attempts],
+  ["correct", (run) => run.correct],
+  ["best", (run) => run.latency_ms ?? Infinity],
+  ["speedup vs eager", (run) => run.speedup?.ratio ?? 0],
+  ["tokens", (run) => total(run, "input_tokens") + total(run, "output_tokens")],
+  ["price", (run) => total(run, "dollars")],
+  ["state", (run) => run.ended?.detail ?? ""],
+];
+const NUMBERS = new Set(["attempts", "correct", "best", "tokens", "price"]);
+
+const total = (run, name) => Object.values(run.roles).reduce((sum, role) => sum + role[name], 0);
+
+export async function runsScreen() {
+  let found = await read("runs");
+  let [column, falling] = ["begun", true];
+  const search = h("input", { type: "search", placeholder: "Filter: a name, a strategy, a language …", "aria-label": "Filter runs", oninput: () => draw() });
+  const summary = h("p", { class: "quiet", role: "status" });
+  const head = h("tr");
+  const body = h("tbody");
+  const chosen = new Set();
+  const compare = h("button", { onclick: () => { const [a, b] = chosen; location.hash = `#/compare/${encodeURIComponent(a)}/0/${encodeURIComponent(b)}/0`; } }, "Compare two runs");
+
+  function draw() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (run) => words.every((word) => `${run.id} ${run.problem} ${run.strategy} ${run.language} ${run.ended?.detail ?? "running"}`.toLowerCase().includes(word));
+    const value = COLUMNS.find(([name]) => name === column)[1];
+    const order = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (falling ? -1 : 1);
+    const shown = found.runs.filter(fits).sort(order);
+    const dollars = shown.reduce((sum, run) => sum + total(run, "dollars"), 0);
+    summary.textContent = `${shown.length} of ${found.runs.length} runs, $${dollars.toFixed(2)} spent on those with known prices`;
+    head.replaceChildren(h("th", null, h("span", { class: "hidden" }, "choose")), ...COLUMNS.map(header));
+    const ratios = shown.flatMap((run) => run.speedup?.ratio ?? []);
+    const scale = logScale(Math.min(0.7, ...ratios) / 1.15, Math.max(1.5, ...ratios) * 1.15, 6, 114);
+    body.replaceChildren(...shown.map((run) => rowOf(run, scale)));
+    choose();
+  }
+
+  function header([name]) {
+    const sorted = name === column;
+    const sort = () => { [column, falling] = [name, sorted ? !falling : NUMBERS.has(name) || name === "speedup vs eager"]; draw(); };
+    return h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": sorted ? (falling ? "descending" : "ascending") : null },
+      h("button", { class: "sort", onclick: sort }, name, sorted ? (falling ? " ↓" : " ↑") : ""));
+  }
+
+  function rowOf(run, scale) {
+    const pick = h("input", { type: "checkbox", "aria-label": `choose ${run.id}`, checked: chosen.has(run.id), onchange: () => { pick.checked ? chosen.add(run.id) : chosen.delete(run.id); choose(); } });
+    return h("tr", null,
+      h("td", null, pick),
+      h("td", { class: "name" }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.id)),
+      h("td", { class: "quiet" }, run.created.slice(0, 16).replace("T", " ")),
+      h("td", null, run.strategy), h("td", null, run.language),
+      h("td", { class: "number" }, `${run.attempts}/${run.budget_attempts}`),
+      h("td", { class: "number" }, run.correct),
+      h("td", { class: "number" }, run.latency_text),
+      h("td", { class: "gain" }, run.speedup ? [whisker(run.speedup, scale), h("span", null, run.speedup_text.replace("x", "×"))] : null),
+      h("td", { class: "number" }, run.tokens_text),
+      h("td", { class: "number" }, run.price_text),
+      h("td", null, run.ended ? run.ended.detail : run.in_flight ? badge("running", "running") : badge("unusable", "not ended")));
+  }
+
+  const choose = () => { compare.disabled = chosen.size !== 2; };
+  draw();
+  return {
+    title: "Runs",
+    element: h("div", null,
+      h("h1", null, "Runs"),
+      h("div", { class: "tools" }, search, compare, summary),
+      found.runs.length ? h("div", { class: "wide" }, h("table", { class: "runs" }, h("thead", null, head), body))
+        : h("p", null, "There are no runs yet; ", h("code", null, "stark optimize PROBLEM"), " makes one, and this page will show it.")),
+    concerns: () => true,
+    update: async () => { found = await read("runs"); draw(); },
+  };
+}
