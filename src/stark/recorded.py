@@ -156,11 +156,10 @@ def record(store: Store, run: Run) -> Recording:
 def keep(recording: Recording, store: Store) -> None:
     """Store a recorded run under its own id, so that it can be shown beside others. Raises StoreError if the id is taken.
 
-    A recording has no times, so all attempts have the same time: what the recorded calls took together. The run counts as ended
-    when it has as many attempts as its budget allows.
+    A recording has no times. The time of an attempt is what the calls of the attempts finished until then took together. The run
+    counts as ended when it has as many attempts as its budget allows.
     """
-    run = recording.run
-    elapsed_s = sum(call.reply.usage.seconds for call in recording.calls)
+    run, elapsed_s = recording.run, 0.0
     store.create_run(run)
     store.set_reference(run.id, recording.reference)
     for attempt, selection in recording.selections.items():
@@ -169,6 +168,9 @@ def keep(recording: Recording, store: Store) -> None:
         asked = store.begin_call(run.id, call.attempt, call.role, call.reply.model, Cost())
         store.add_call(run.id, call, asked, elapsed_s)
     for node in recording.nodes:
+        elapsed_s += sum(
+            call.reply.usage.seconds for call in recording.calls if call.attempt == node.id
+        )
         store.add_node(run.id, node, elapsed_s)
     for attempt, found in recording.promotions.items():
         store.add_promotion(run.id, attempt, found)

@@ -234,11 +234,20 @@ def show(
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")
     ] = False,
+    html: Annotated[
+        Path | None, option("FILE", "Write RUN as one HTML file that opens without a network.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, option("FILE", "Write a comment for a pull request, in Markdown.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show RUN with its tree, or one attempt of it in full."""
-    from stark.cli.reading import show_run
+    from stark.cli.reading import show_run, write_run
 
+    if html is not None or markdown is not None:
+        write_run(run, settings, html, markdown)
+        return
     if attempt is None and run.isdigit():
         run, attempt = "last", int(run)
     show_run(run, attempt, settings, source, prompt, json)

@@ -61,7 +61,8 @@ class Watch:
             yield News(self._id, None, self._trouble)
         while True:
             async with self._news:
-                await self._news.wait_for(lambda since=known: self._number > since)
+                while self._number <= known:
+                    await self._news.wait()
                 runs = tuple(id for id, number in self._changed.items() if number > known)
                 known = self._number
                 found = News(self._id, runs, self._trouble)

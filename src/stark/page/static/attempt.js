@@ -54,8 +54,8 @@ function result(attempt, gain) {
       figure("time of a call", shown.figures.latency, gain),
       Object.entries(shown.figures.speedups).map(([name, text]) => { const [factor, ...rest] = text.replace("x", "×").split(/(?<=×)[ ,]+/); return figure(`vs ${name}`, factor, rest.join(" ")); }),
       figure("roofline", shown.figures.roofline),
-      figure("error", shown.figures.error, `meets ${shown.figures.meets}; allowed ${shown.accuracy.budget.toPrecision(2)}`),
-      shown.bottleneck && figure("bottleneck", shown.bottleneck.kind, shown.bottleneck.text)),
+      figure("error", shown.figures.error, `meets ${shown.figures.meets}; allowed ${shown.accuracy.budget.toExponential(0)}`),
+      shown.bottleneck && figure("bottleneck", shown.bottleneck.kind, shown.bottleneck.text.replace(/^[\w -]+: /, ""))),
     Object.keys(shown.cases).length ? table(["case", "weight", "time", "vs eager", "roofline", "error"],
       Object.entries(shown.cases).map(([name, one]) => [name, one.weight, one.figures.latency, one.figures.speedups.eager, one.figures.roofline, one.figures.error]), [1, 2, 3, 4, 5]) : null);
 }
@@ -65,10 +65,10 @@ function plan(attempt) {
   if (!made) return null;
   const inherited = attempt.action === "debug";
   const title = inherited ? `Plan of attempt ${attempt.parent}, which this repairs` : `Plan: ${made.action === "edit" ? "edit the parent" : "rewrite the file"}`;
-  return section(title,
+  return section(title, h("div", { class: "plan" },
     h("div", { class: "prose" }, visible(made.strategy).split(/\n{2,}/).map((part) => h("p", null, part))),
     attempt.anchored ? source(attempt.before, made.anchors)
-      : made.anchors.length ? facts(made.anchors.map((anchor) => [anchor.name, anchor.instruction])) : null);
+      : made.anchors.length ? facts(made.anchors.map((anchor) => [anchor.name, anchor.instruction])) : null));
 }
 
 function changed(attempt) {

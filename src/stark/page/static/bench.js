@@ -1,6 +1,6 @@
 // A bench: its tables, its curves, and a dot for every run.
 
-import { bottomAxis, leftAxis, picture, times } from "./charts.js";
+import { bottomAxis, fitting, leftAxis, picture, times } from "./charts.js";
 import { h, s, section, table } from "./dom.js";
 import { read } from "./source.js";
 import { linearScale, logScale } from "./scales.js";
@@ -60,7 +60,7 @@ export async function benchScreen(name) {
 const legend = (strategies) => h("p", { class: "legend" }, strategies.map((name, at) => [h("span", { class: `key series-${at % 6}` }), h("span", null, name)]));
 
 function fastP(runs, strategies, reference) {
-  const [width, height, left, top, bottom] = [520, 280, 50, 12, 240];
+  const [width, height, left, top, bottom] = [fitting(520), 280, 50, 12, 240];
   const right = width - 12;
   const speedups = (strategy) => runs.filter((run) => run.strategy === strategy && run.ended).map((run) => run[`speedup_vs_${reference}`] ?? 0);
   const most = Math.max(2, ...runs.map((run) => run[`speedup_vs_${reference}`] ?? 0)) * 1.1;
@@ -80,7 +80,7 @@ function fastP(runs, strategies, reference) {
 }
 
 function progress(bench, strategies, level) {
-  const [width, height, left, top, bottom] = [520, 280, 50, 12, 240];
+  const [width, height, left, top, bottom] = [fitting(520), 280, 50, 12, 240];
   const right = width - 12;
   const courses = bench.best_by_attempt.filter((one) => one.level === level || level === null);
   const values = courses.flatMap((one) => one.geomean_all);
@@ -93,7 +93,8 @@ function progress(bench, strategies, level) {
 
 function dots(runs, strategies, reference) {
   const problems = [...new Set(runs.map((run) => run.problem))];
-  const [width, left, rowHeight, top] = [1000, 300, 26, 8];
+  const width = fitting(1000);
+  const [left, rowHeight, top] = [Math.min(300, width / 2.4), 26, 8];
   const [right, bottom] = [width - 14, top + problems.length * rowHeight];
   const found = runs.map((run) => run[`speedup_vs_${reference}`]).filter(Boolean);
   const x = logScale(Math.min(0.8, ...found) / 1.1, Math.max(1.5, ...found) * 1.1, left, right);
@@ -103,7 +104,7 @@ function dots(runs, strategies, reference) {
       const y = top + (place + 0.5) * rowHeight;
       return [
         s("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }),
-        s("text", { class: "name", x: left - 12, y: y + 4, "text-anchor": "end" }, problem.length > 40 ? `${problem.slice(0, 39)}…` : problem),
+        s("text", { class: "name", x: left - 12, y: y + 4, "text-anchor": "end" }, problem.length * 7 > left ? `…${problem.slice(-Math.floor(left / 7))}` : problem),
         runs.filter((run) => run.problem === problem && run[`speedup_vs_${reference}`]).map((run) => s("a", { href: `#/run/${encodeURIComponent(run.run_id)}`, "aria-label": `${run.strategy}, seed ${run.seed}` },
           s("title", null, `${run.strategy}, seed ${run.seed}: ${times(run[`speedup_vs_${reference}`])}`),
           s("circle", { class: `dot series-${strategies.indexOf(run.strategy) % 6}`, cx: x.place(run[`speedup_vs_${reference}`]), cy: y, r: 6 }))),

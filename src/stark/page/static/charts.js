@@ -23,10 +23,13 @@ export function bottomAxis(scale, y, format) {
     s("text", { class: "tick", x: scale.place(value), y: y + 18, "text-anchor": "middle" }, format(value)));
 }
 
+/** The width of a picture: at most `most`, and less on a narrow screen, where its texts would become too small. */
+export const fitting = (most) => Math.max(280, Math.min(most, document.documentElement.clientWidth - 56));
+
 export const times = (value) => `${short(value)}×`;
 
 /** The best speedup after each attempt, and every attempt with its interval. Several runs can share a picture. */
-export function course(runs, { width = 640, height = 300 } = {}) {
+export function course(runs, { width = fitting(640), height = 290 } = {}) {
   const all = runs.map((run) => measuredInOrder(run));
   const most = Math.max(2, ...all.map((points) => points.length), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
   const ends = all.flat().filter(Boolean).filter((one) => !noisy(one)).flatMap((one) => [one.low, one.high]);
@@ -41,7 +44,7 @@ export function course(runs, { width = 640, height = 300 } = {}) {
     bottomAxis(x, bottom, short),
     s("text", { class: "label", x: right, y: height - 4, "text-anchor": "end" }, "attempts finished"),
     s("line", { class: "one", x1: left, x2: right, y1: y.place(1), y2: y.place(1) }),
-    runs.map((run, number) => lineOf(run, all[number], x, y, bottom, number)));
+    runs.map((run, number) => lineOf(run, all[number], x, y, bottom, number, runs)));
 }
 
 function measuredInOrder(run) {
@@ -51,7 +54,7 @@ function measuredInOrder(run) {
 
 const noisy = (speedup) => speedup.low <= 0 || speedup.high / speedup.low > 2;
 
-function lineOf(run, points, x, y, bottom, number) {
+function lineOf(run, points, x, y, bottom, number, runs) {
   const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
   const clamp = (value) => Math.max(Math.min(y.place(Math.max(value, 1e-6)), bottom), 6);
   let path = `M${x.place(0)} ${y.place(1)}`;
@@ -62,7 +65,7 @@ function lineOf(run, points, x, y, bottom, number) {
     if (ratio !== last) path += `V${y.place(ratio)}`;
     last = ratio;
   });
-  return s("g", { class: `series series-${number}` },
+  return s("g", { class: `series series-${number}${runs.length > 1 ? " several" : ""}` },
     s("path", { class: "course", d: path }),
     points.map((speedup, place) => {
       const id = run.finished[place];
@@ -79,7 +82,9 @@ function lineOf(run, points, x, y, bottom, number) {
 
 /** The best kernel's speedup against each reference: a dot with its 95 % interval beside the line of equal speed. */
 export function against(claims) {
-  const [width, rowHeight, left, right] = [440, 34, 104, 330];
+  const [rowHeight, left] = [30, 104];
+  const width = fitting(460);
+  const right = width - 120;
   const ends = claims.flatMap(({ speedup }) => [speedup.ratio, Math.max(speedup.low, speedup.ratio / 4), Math.min(speedup.high, speedup.ratio * 4)]);
   const x = logScale(Math.min(0.8, ...ends) / 1.05, Math.max(1.25, ...ends) * 1.05, left, right);
   const height = claims.length * rowHeight + 22;

@@ -11,14 +11,16 @@ const TOKEN = /(#.*|\/\/.*|\/\*.*?\*\/)|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'
 const LONGEST_LINE = 2000;
 
 /** The parts of one line as elements; colors only, so a wrong guess harms nothing. */
-export function highlighted(line) {
+export function highlighted(line, language = "python") {
+  if (language === "text") return [h("span", { class: "c-text" }, visible(line))];
   if (line.length > LONGEST_LINE) return [visible(line)];
   const parts = [];
   let from = 0;
   const directive = /^\s*#\s*(include|define|pragma|if|ifdef|ifndef|else|endif|undef)\b/.test(line);
   for (const found of line.matchAll(TOKEN)) {
     const [text, comment, string, number, word] = found;
-    const kind = comment ? (directive ? "word" : "comment") : string ? "string" : number ? "number" : WORDS.has(word) ? "word" : null;
+    const mark = comment?.startsWith("#") ? "python" : "cpp";
+    const kind = comment ? (directive ? "word" : mark === language ? "comment" : null) : string ? "string" : number ? "number" : WORDS.has(word) ? "word" : null;
     if (!kind) continue;
     parts.push(visible(line.slice(from, found.index)), h("span", { class: `c-${kind}` }, visible(text)));
     from = found.index + text.length;
@@ -26,11 +28,23 @@ export function highlighted(line) {
   return [...parts, visible(line.slice(from))];
 }
 
+/** For each line: Python, C++ inside a string that holds a kernel, or text inside a docstring. */
+function languages(lines) {
+  let inside = null;
+  return lines.map((line) => {
+    const quotes = line.match(/"""|'''/g)?.length ?? 0;
+    const before = inside;
+    if (quotes % 2) inside = inside ? null : /^\s*[rRbBuU]?("""|''')/.test(line) ? "text" : "cpp";
+    return before ?? "python";
+  });
+}
+
 const MOST_LINES = 5000;
 
 /** Numbered source. `anchors` mark their lines and carry an instruction. With anchors, far-away lines are folded. */
 export function source(text, anchors = []) {
   const lines = text.split("\n");
+  const spoken = languages(lines);
   const by = new Map(anchors.map((anchor) => [anchor.first_line, anchor]));
   const marked = (number) => anchors.some((one) => number >= one.first_line && number <= one.last_line);
   const near = (number) => !anchors.length || anchors.some((one) => number >= one.first_line - 3 && number <= one.last_line + 3);
@@ -39,7 +53,7 @@ export function source(text, anchors = []) {
     const anchor = by.get(number);
     return { near: near(number), elements: [
       anchor && h("div", { class: "note" }, h("b", null, anchor.name), ` lines ${anchor.first_line} to ${anchor.last_line}: `, visible(anchor.instruction)),
-      h("div", { class: marked(number) ? "line marked" : "line" }, h("span", { class: "no" }, number), h("code", null, highlighted(line))),
+      h("div", { class: marked(number) ? "line marked" : "line" }, h("span", { class: "no" }, number), h("code", null, highlighted(line, spoken[place]))),
     ] };
   });
   const more = lines.length > MOST_LINES ? h("p", { class: "quiet" }, `${lines.length - MOST_LINES} more lines are not shown`) : null;
@@ -74,7 +88,8 @@ export function sideBySide(old, fresh, names) {
     return h("div", null, h("p", { class: "quiet" }, "The two sources differ too much to be laid side by side. This is the new one."), source(fresh));
   if (!changes.some((row) => row.kind !== "same")) return h("p", { class: "quiet" }, "The sources are equal.");
   const near = nearChanges(changes);
-  const rows = changes.map((row, place) => ({ near: near[place], elements: [diffRow(row, a, b)] }));
+  const spoken = [languages(a), languages(b)];
+  const rows = changes.map((row, place) => ({ near: near[place], elements: [diffRow(row, a, b, spoken)] }));
   const added = changes.filter((row) => row.new !== null && row.kind !== "same").length;
   const removed = changes.filter((row) => row.old !== null && row.kind !== "same").length;
   return h("div", { class: "code diff", tabindex: 0, role: "region", "aria-label": `Changes from ${names[0]} to ${names[1]}` },
@@ -91,28 +106,28 @@ function nearChanges(rows, room = 3) {
   return near;
 }
 
-function diffRow(row, a, b) {
+function diffRow(row, a, b, [before, after]) {
   const [left, right] = [row.old === null ? null : a[row.old], row.new === null ? null : b[row.new]];
-  const [cutLeft, cutRight] = left !== null && right !== null && row.kind === "changed" ? changedParts(left, right) : [null, null];
-  const side = (text, number, parts, kind) => h("div", { class: `half ${text === null ? "none" : kind}` },
+  const [cutLeft, cutRight] = left !== null && right !== null && row.kind === "changed" ? changedParts(left, right, after[row.new]) : [null, null];
+  const side = (text, number, parts, kind, language) => h("div", { class: `half ${text === null ? "none" : kind}` },
     h("span", { class: "no" }, number === null ? "" : number + 1),
-    h("code", null, text === null ? "" : parts ?? highlighted(text)));
+    h("code", null, text === null ? "" : parts ?? highlighted(text, language)));
   return h("div", { class: "pair" },
-    side(left, row.old, cutLeft, row.kind === "same" ? "" : "old"),
-    side(right, row.new, cutRight, row.kind === "same" ? "" : "new"));
+    side(left, row.old, cutLeft, row.kind === "same" ? "" : "old", before[row.old]),
+    side(right, row.new, cutRight, row.kind === "same" ? "" : "new", after[row.new]));
 }
 
 /** The middle of two lines that differ, after the beginning and before the end that they share. */
-function changedParts(left, right) {
+function changedParts(left, right, language) {
   let begin = 0;
   while (begin < Math.min(left.length, right.length) && left[begin] === right[begin]) begin += 1;
   let end = 0;
   while (end < Math.min(left.length, right.length) - begin && left[left.length - 1 - end] === right[right.length - 1 - end]) end += 1;
   if (begin + end < 0.3 * Math.max(left.length, right.length)) return [null, null];
   const parts = (line) => [
-    highlighted(line.slice(0, begin)),
-    h("mark", null, highlighted(line.slice(begin, line.length - end))),
-    highlighted(line.slice(line.length - end)),
+    highlighted(line.slice(0, begin), language),
+    h("mark", null, highlighted(line.slice(begin, line.length - end), language)),
+    highlighted(line.slice(line.length - end), language),
   ].flat();
   return [parts(left), parts(right)];
 }

@@ -1,9 +1,9 @@
 // Two attempts, or two runs, beside each other.
 
-import { course } from "./charts.js";
+import { course, fitting } from "./charts.js";
 import { sideBySide } from "./code.js";
 import { h, section, table, visible } from "./dom.js";
-import { achieved } from "./run.js";
+import { achieved, figures } from "./run.js";
 import { attemptPath, read, runPath } from "./source.js";
 import { badge } from "./status.js";
 
@@ -39,8 +39,8 @@ async function runs(a, b) {
   const body = h("div");
   const draw = () => body.replaceChildren(
     h("div", { class: "columns" }, found.map((run, at) => h("div", { class: "card" },
-      h("h2", null, h("span", { class: `key series-${at}` }), h("a", { href: `#/run/${encodeURIComponent(run.run.id)}` }, run.run.id)), achieved(run)))),
-    section("Search", h("div", { class: "card" }, course(found, { width: 900, height: 320 }))),
+      h("h2", null, h("span", { class: `key series-${at}` }), h("a", { href: `#/run/${encodeURIComponent(run.run.id)}` }, run.run.id)), achieved(run), figures(run)))),
+    section("Search", h("div", { class: "card" }, course(found, { width: fitting(900), height: 320 }))),
     section("What differs", differences(found)));
   draw();
   return {

@@ -80,8 +80,9 @@ export function section(title, ...children) {
 
 /** A table of texts. `numbers` are the columns aligned to the right. */
 export function table(columns, rows, numbers = []) {
+  const wide = (place) => (columns[place] === "idea" ? "idea" : null);
   const cell = (kind, content, place) =>
-    h(kind, { class: numbers.includes(place) ? "number" : null, scope: kind === "th" ? "col" : null }, content);
+    h(kind, { class: numbers.includes(place) ? "number" : wide(place), scope: kind === "th" ? "col" : null }, content);
   return h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Table: ${columns.filter(Boolean).join(", ")}` }, h("table", null,
     h("thead", null, h("tr", null, columns.map((name, place) => cell("th", name, place)))),
     h("tbody", null, rows.map((row) => h("tr", null, row.map((content, place) => cell("td", content, place)))))));

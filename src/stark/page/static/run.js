@@ -18,21 +18,25 @@ const VERDICTS = {
 export async function runScreen(id) {
   let run = await read(runPath(id));
   const grown = tree(run);
-  const [head, side, below] = [h("div", { class: "hero" }), h("div", { class: "columns" }), h("div", { class: "columns" })];
+  const [head, side, roof, below] = [h("div", { class: "hero" }), h("div", { class: "columns" }), h("div"), h("div", { class: "columns" })];
   const title = h("div", { class: "title" });
 
   function draw() {
     title.replaceChildren(...titleOf(run));
-    head.replaceChildren(h("div", { class: "card" }, achieved(run)), h("div", { class: "card" }, h("h2", null, "Search"), course([run])));
+    head.replaceChildren(
+      h("div", { class: "card" }, achieved(run)),
+      h("div", { class: "card" }, h("h2", null, "Speedup vs eager, by attempt"), course([run])),
+      h("div", { class: "card across" }, figures(run)));
     side.replaceChildren(leaderboard(run), happenings(run));
-    below.replaceChildren(...[rooflineOf(run), section("Spending", ...spending(run)), section("Setting", facts(run.facts.filter(([name]) => name)))].filter(Boolean));
+    roof.replaceChildren(...[run.roofline && section("Roofline", ...roofline(run))].filter(Boolean));
+    below.replaceChildren(section("Spending", ...spending(run)), section("Setting", facts(run.facts.filter(([name]) => name))));
   }
 
   draw();
   const go = (attempt) => () => { if (attempt()) location.hash = `#/run/${encodeURIComponent(id)}/${attempt()}`; };
   return {
     title: run.run.problem.name,
-    element: h("div", null, title, head, section("Attempts", grown.element), side, below),
+    element: h("div", null, title, head, section("Attempts", grown.element), side, roof, below),
     concerns: (runs) => runs.includes(run.run.id),
     update: async () => { run = await read(runPath(id)); draw(); grown.update(run); },
     keys: { best: go(() => run.best), next: go(() => run.attempts[0]?.attempt) },
@@ -46,8 +50,14 @@ function titleOf(run) {
     inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
     h("h1", null, visible(run.run.problem.name)),
     h("p", { class: "quiet" }, [config.strategy.name, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
-      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : badge("unusable", "not ended")),
+      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : run.headline.time && badge("unusable", "not ended")),
   ].filter(Boolean);
+}
+
+/** A final check can pass a kernel whose gain the measurements do not show. */
+function verdict({ outcome, claims: [first] }) {
+  if (outcome !== "confirmed" || first.meaning === "faster") return VERDICTS[outcome];
+  return ["unusable", first.meaning === "slower" ? "Correct, but slower" : "Correct, gain not shown"];
 }
 
 /** The first thing to read: how much faster, verified or not, against what, at which precision, at which cost. */
@@ -57,20 +67,26 @@ export function achieved(run) {
   const trusted = first && first.meaning === "faster" && line.outcome === "confirmed";
   const doubt = first && { noisy: "too noisy to tell", same: "no measurable difference", slower: "slower than the reference", faster: "" }[first.meaning];
   return [
-    h("p", null, badge(...VERDICTS[line.outcome]), " ", h("span", { class: "quiet" }, line.sentence)),
+    h("p", { class: "verdict" }, badge(...verdict(line)), h("span", { class: "quiet" }, line.sentence)),
     first && h("p", { class: `claim-big ${trusted ? "sure" : "unsure"}` },
       h("span", { class: "factor" }, first.factor.replace("x", "×")),
-      h("span", { class: "of" }, `faster than ${named(first.reference)} PyTorch`,
+      h("span", { class: "of" }, `${first.meaning === "faster" ? "faster than" : "vs"} ${named(first.reference)} PyTorch`,
         h("small", null, doubt || `95 % interval ${first.speedup.low.toFixed(2)} to ${first.speedup.high.toFixed(2)}`))),
     line.claims.length > 0 && against(line.claims),
-    h("dl", { class: "figures" }, [
-      line.latency && ["time of a call", [line.latency, h("small", null, `eager: ${first.reference_latency}`)]],
+  ].filter(Boolean);
+}
+
+/** The best kernel and the whole search in numbers. */
+export function figures(run) {
+  const line = run.headline;
+  return h("dl", { class: "figures" }, [
+
+      line.latency && ["time of a call", [line.latency, h("small", null, `eager: ${line.claims[0].reference_latency}`)]],
       line.roofline && ["roofline", shortened(line.roofline)],
-      line.accuracy && ["accuracy", [line.precision, h("small", null, line.accuracy)]],
+      line.accuracy && ["precision", [line.precision, h("small", null, line.accuracy)]],
       ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} calls`, line.time].filter(Boolean).join(", "))]],
       ["attempts", [String(run.attempts.length), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
-    ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
-  ].filter(Boolean);
+  ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 
 function shortened(text) {
@@ -96,10 +112,6 @@ function happenings(run) {
     badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
     h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", visible(one.text)));
   return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)));
-}
-
-function rooflineOf(run) {
-  return run.roofline && section("Roofline", ...roofline(run));
 }
 
 function spending(run) {

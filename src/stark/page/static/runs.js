@@ -40,7 +40,7 @@ export async function runsScreen() {
     const order = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (falling ? -1 : 1);
     const shown = found.runs.filter(fits).sort(order);
     const dollars = shown.reduce((sum, run) => sum + total(run, "dollars"), 0);
-    summary.textContent = `${shown.length} of ${found.runs.length} runs, $${dollars.toFixed(2)} spent on those with known prices`;
+    summary.textContent = [`${shown.length} of ${found.runs.length} runs`, dollars ? `$${dollars.toFixed(2)} at known prices` : ""].filter(Boolean).join(", ");
     head.replaceChildren(h("th", null, h("span", { class: "hidden" }, "choose")), ...COLUMNS.map(header));
     const ratios = shown.flatMap((run) => run.speedup?.ratio ?? []);
     const scale = logScale(Math.min(0.7, ...ratios) / 1.15, Math.max(1.5, ...ratios) * 1.15, 6, 114);
@@ -60,12 +60,12 @@ export async function runsScreen() {
     return h("tr", null,
       h("td", null, pick),
       h("td", { class: "name" }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.id)),
-      h("td", { class: "quiet" }, run.created.slice(0, 16).replace("T", " ")),
+      h("td", { class: "quiet" }, run.created.slice(5, 16).replace("T", " ")),
       h("td", null, run.strategy), h("td", null, run.language),
       h("td", { class: "number" }, `${run.attempts}/${run.budget_attempts}`),
       h("td", { class: "number" }, run.correct),
       h("td", { class: "number" }, run.latency_text),
-      h("td", { class: "gain" }, run.speedup ? [whisker(run.speedup, scale), h("span", null, run.speedup_text.replace("x", "×"))] : null),
+      h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), run.speedup_text.replace("x", "×")) : null),
       h("td", { class: "number" }, run.tokens_text),
       h("td", { class: "number" }, run.price_text),
       h("td", null, run.ended ? run.ended.detail : run.in_flight ? badge("running", "running") : badge("unusable", "not ended")));

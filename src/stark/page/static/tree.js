@@ -6,6 +6,8 @@ import { logScale } from "./scales.js";
 import { sign, words } from "./status.js";
 
 const ROW = 30;
+/** Lines reach over the row, which may be taller on a narrow screen and cuts them off. */
+const OVER = 12;
 
 /** The tree of a run, which `update(run)` redraws. */
 export function tree(first) {
@@ -82,12 +84,15 @@ function asRow(one, run, place) {
     checked: one.attempt in run.final_checks,
     tied: run.group.includes(one.attempt) && run.group.length > 1,
     role: one.role,
-    idea: one.status === "correct" || one.duplicate_of ? one.idea : [one.action === "debug" ? `${one.idea}; ` : "", one.reason ?? one.idea].join(""),
+    idea: one.status === "correct" || one.duplicate_of ? whole(one) : [one.action === "debug" ? `${one.idea}; ` : "", one.reason ?? one.idea].join(""),
     latency: one.figures?.latency ?? "",
     speedup: one.figures?.speedups.eager ?? "",
     eager: one.speedups.eager ?? null,
   };
 }
+
+/** The idea; where its title was cut, the beginning of the strategy that it was cut from. */
+const whole = (one) => (one.title?.endsWith("…") ? one.idea.replace(one.title, one.strategy.trim().split("\n")[0].slice(0, 200)) : one.idea);
 
 function rowOf(row, run) {
   const note = row.refuted ? " refuted by the final check" : row.checked ? " passed the final check" : "";
@@ -112,9 +117,9 @@ function branch(row) {
   const half = ROW / 2;
   const end = x(row.level - 1) + 4;
   return s("svg", { class: "branch", width: end + 12, height: ROW, viewBox: `0 0 ${end + 12} ${ROW}`, "aria-hidden": "true" },
-    row.lines.map((open, level) => open && s("line", { class: "twig", x1: x(level) - 6, x2: x(level) - 6, y1: 0, y2: ROW })),
-    s("path", { class: "twig", d: `M${x(row.level - 1) - 6} 0V${row.last ? half : ROW}M${x(row.level - 1) - 6} ${half}H${end}` }),
-    !row.leaf && s("path", { class: "twig", d: `M${x(row.level) - 6} ${row.folded ? half : half}V${row.folded ? half : ROW}` }),
+    row.lines.map((open, level) => open && s("line", { class: "twig", x1: x(level) - 6, x2: x(level) - 6, y1: -OVER, y2: ROW + OVER })),
+    s("path", { class: "twig", d: `M${x(row.level - 1) - 6} ${-OVER}V${row.last ? half : ROW + OVER}M${x(row.level - 1) - 6} ${half}H${end}` }),
+    !row.leaf && s("path", { class: "twig", d: `M${x(row.level) - 6} ${half}V${row.folded ? half : ROW + OVER}` }),
     sign(row.status, end, half));
 }
 
