@@ -36,7 +36,13 @@ def serve_page(recordings: list[Path], settings: Settings, port: int) -> int:
             consoles.say(f"port {port} is busy, so the page is on port {taken}", stderr=True)
         consoles.say(f"http://{HOST}:{taken}/  (Ctrl-C ends it)")
         config = uvicorn.Config(
-            make_app(store), log_level="warning", access_log=False, timeout_graceful_shutdown=1
+            make_app(store),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
         )
         uvicorn.Server(config).run([listening])
     return 0

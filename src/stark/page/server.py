@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.resources import files
 
@@ -21,6 +22,7 @@ from stark.page.source import Source
 from stark.page.watch import News, Watch
 
 HEARTBEAT_S = 15.0
+CHUNK_BYTES = 1 << 18
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -28,21 +30,26 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 def make_app(store_url: str) -> Starlette:
     """The application for the store at this address."""
     source = Source(store_url)
-    watch = Watch(source)
+    reader = ThreadPoolExecutor(
+        1, "reader"
+    )  # one at a time, so that documents never pile up in memory
+    watch, kept = Watch(source, reader), documents.Kept()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with watch.polling():
             yield
+        reader.shutdown()
         source.close()
 
-    async def answer(document: Callable[..., bytes], *which: object) -> Response:
-        def read() -> bytes:
+    async def answer(document: Callable[..., documents.Parts], *which: object) -> Response:
+        def read() -> documents.Parts:
             with source.reading() as store:
                 return document(store, *which)
 
         try:
-            return Response(await asyncio.to_thread(read), media_type="application/json")
+            parts = await asyncio.get_running_loop().run_in_executor(reader, read)
+            return StreamingResponse(_together(parts), media_type="application/json")
         except StarkError as error:
             code = 503 if isinstance(error, StoreError) else 404
             return JSONResponse({"error": str(error)}, code)
@@ -51,7 +58,7 @@ def make_app(store_url: str) -> Starlette:
         return await answer(documents.runs)
 
     async def run(request: Request) -> Response:
-        return await answer(documents.run, request.path_params["run"])
+        return await answer(documents.run, request.path_params["run"], kept)
 
     async def attempt(request: Request) -> Response:
         return await answer(documents.attempt, *request.path_params.values())
@@ -90,6 +97,18 @@ async def static(request: Request) -> Response:
     if kind is None or "/" in name or not file.is_file():
         return Response("there is no such file\n", 404)
     return Response(file.read_bytes(), media_type=kind)
+
+
+async def _together(parts: documents.Parts) -> AsyncIterator[bytes]:
+    """The parts, small ones together: each that is sent costs a turn of the event loop."""
+    waiting, size = [], 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size >= CHUNK_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
 
 
 async def _stream(news: AsyncIterator[News]) -> AsyncIterator[bytes]:

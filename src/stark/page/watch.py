@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -32,8 +33,9 @@ class News:
 class Watch:
     """What changed in a store, and when."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, reader: Executor) -> None:
+        """The store is read in the thread of `reader`."""
+        self._source, self._reader = source, reader
         self._epoch = secrets.token_hex(4)
         self._number = 0
         self._changed: dict[str, int] = {}
@@ -83,7 +85,8 @@ class Watch:
 
     async def _poll(self) -> None:
         try:
-            changed = await asyncio.to_thread(self._look)
+            loop = asyncio.get_running_loop()
+            changed = await loop.run_in_executor(self._reader, self._look)
             trouble = None
         except StoreError as error:
             changed, trouble = {}, str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from stark.core.base import Frozen
@@ -9,6 +10,7 @@ from stark.core.bottleneck import Profiled, kernel_name
 from stark.core.call import Call, spent_by_role
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Node
+from stark.core.run import Run
 from stark.core.usage import Spent
 from stark.explain.counters import facts as counter_facts
 from stark.explain.counters import limiter
@@ -16,6 +18,7 @@ from stark.explain.profile import profile_lines, step_text
 from stark.explain.run import idea
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
 from stark.report.facts import evaluation_facts
+from stark.report.roofline_document import RooflinePoint, roofline_point
 from stark.report.spending import Row, fit_line, spending_rows
 from stark.report.view import RunView
 
@@ -35,6 +38,19 @@ class AttemptDocument(EvaluationDocument):
     duplicate_of: int | None
     finished_s: float | None
     """The run's active time when the attempt finished; null if it is unknown."""
+
+    point: RooflinePoint | None
+    """Where the kernel stands on the roofline; null unless it is correct and a roofline is known."""
+
+    @property
+    def id(self) -> int:
+        """The attempt's number."""
+        return self.attempt
+
+    @property
+    def works(self) -> bool:
+        """Whether the candidate is correct."""
+        return self.status == "correct"
 
 
 class Bar(Frozen):
@@ -103,29 +119,47 @@ class NodeDocument(AttemptDocument):
 
 def attempt_document(node: Node, finished_s: float | None = None) -> AttemptDocument:
     """An attempt in short."""
-    return AttemptDocument(
-        **_in_short(node, finished_s), **dict(evaluation_document(node.evaluation))
-    )
+    return AttemptDocument(**_in_short(node, finished_s))
 
 
 def node_document(view: RunView, node: Node) -> NodeDocument:
     """An attempt in full. Of the view's calls, only the attempt's own are used."""
-    calls = tuple(call for call in view.calls if call.attempt == node.id)
-    parent = None if node.parent == ROOT else view.tree.node(node.parent).candidate
+    return node_document_of(
+        view.run,
+        node,
+        parent=None if node.parent == ROOT else view.tree.node(node.parent),
+        children=[child.id for child in view.tree.children(node.id)],
+        calls=[call for call in view.calls if call.attempt == node.id],
+        checked=view.promotions.get(node.original),
+        finished_s=view.finished_s.get(node.id),
+    )
+
+
+def node_document_of(
+    run: Run,
+    node: Node,
+    *,
+    parent: Node | None,
+    children: Iterable[int],
+    calls: Sequence[Call],
+    checked: Evaluation | None,
+    finished_s: float | None,
+) -> NodeDocument:
+    """An attempt in full, from what belongs to it. `parent` is None if it is the reference."""
     edits = node.plan is not None and bool(node.plan.anchors) and node.action == "improve"
-    before = parent.source if parent else view.run.problem.source if edits else None
-    checked = view.promotions.get(node.original)
+    before = parent.candidate.source if parent and parent.candidate else None
+    if parent is None and edits:
+        before = run.problem.source
     roles = spent_by_role(calls)
     return NodeDocument(
-        **_in_short(node, view.finished_s.get(node.id)),
-        **dict(evaluation_document(node.evaluation)),
-        run=view.run.id,
+        **_in_short(node, finished_s),
+        run=run.id,
         node=node,
-        calls=calls,
+        calls=tuple(calls),
         cuts=tuple(fit_line(call.fit) if call.fit else None for call in calls),
         roles=roles,
         spending=tuple(spending_rows(roles)),
-        children=tuple(child.id for child in view.tree.children(node.id)),
+        children=tuple(children),
         before=before,
         anchored=edits and before is not None,
         search=_judgement(node.evaluation),
@@ -144,6 +178,8 @@ def _in_short(node: Node, finished_s: float | None) -> dict[str, Any]:
         "idea": idea(node),
         "duplicate_of": node.duplicate_of,
         "finished_s": finished_s,
+        "point": roofline_point(node.id, node.evaluation),
+        **dict(evaluation_document(node.evaluation)),
     }
 
 

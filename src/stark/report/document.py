@@ -7,16 +7,16 @@ describes the document; its `version` changes when a field is removed or means s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
 from stark.core.base import Frozen
-from stark.core.evaluation import Correct
-from stark.core.node import Action
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.node import ROOT, Action, Node
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
-from stark.core.standing import rank_key, standing_of
+from stark.core.standing import Standing, rank_key, standing, vs_eager
 from stark.core.usage import Spent
 from stark.explain.run import standing_lines
 from stark.report.attempt_document import AttemptDocument, attempt_document
@@ -24,13 +24,17 @@ from stark.report.evaluation_document import EvaluationDocument, evaluation_docu
 from stark.report.facts import run_facts
 from stark.report.happened import Happened, happened
 from stark.report.headline import Headline, headline
-from stark.report.roofline_document import RooflineDocument, roofline_document
+from stark.report.roofline_document import RooflineDocument, roofline_document, roofline_point
 from stark.report.spending import Row, spending_notes, spending_rows
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 
 LEADERS = 5
 """The number of attempts in a leaderboard."""
+
+
+Checks = Mapping[int, Evaluation]
+"""The final check's evaluations, by attempt."""
 
 
 class Pending(Frozen):
@@ -94,20 +98,29 @@ class RunDocument(Frozen):
 
 def run_document(view: RunView) -> RunDocument:
     """The document of a run in its current state."""
-    failures, repaired = failures_repaired(view.nodes)
-    standing, reference = view.standing, view.reference
+    finished = [attempt_document(node, view.finished_s.get(node.id)) for node in view.nodes]
+    return run_document_of(view, finished, view.best)
+
+
+def run_document_of(
+    view: RunView, finished: Sequence[AttemptDocument], best: Node | None
+) -> RunDocument:
+    """The document from the attempts in the order in which they finished; the view needs no nodes.
+
+    `best` is the attempt with the star, with the evaluation that ranks it first.
+    """
+    failures, repaired = failures_repaired(finished)
+    standing, reference = standing_among(finished, view.promotions), view.reference
+    by_id = {each.attempt: each for each in finished}
     return RunDocument(
         run=view.run,
-        headline=headline(view),
+        headline=headline(view, standing, best, len(finished)),
         facts=tuple(run_facts(view)),
         reference=reference,
         reference_latency_ms=reference and reference.latency_ms,
-        attempts=tuple(
-            attempt_document(node, view.finished_s.get(node.id))
-            for node in sorted(view.nodes, key=lambda node: node.id)
-        ),
-        finished=tuple(node.id for node in view.nodes),
-        course=tuple(_course(view)),
+        attempts=tuple(by_id[id] for id in sorted(by_id)),
+        finished=tuple(by_id),
+        course=tuple(_course(finished, view.promotions)),
         pending=tuple(
             Pending(attempt=attempt, step=view.steps.get(attempt, "waiting"), **dict(begun))
             for attempt, begun in view.begun.items()
@@ -116,42 +129,70 @@ def run_document(view: RunView) -> RunDocument:
         best=standing.best,
         group=standing.group,
         confirmed=standing.confirmed,
-        leaders=leaders(view),
+        leaders=leaders(finished, view.promotions),
         standing=tuple(standing_lines(standing)),
         final_checks={
             attempt: evaluation_document(found) for attempt, found in view.promotions.items()
         },
-        correct=sum(node.works for node in view.nodes),
-        statuses=dict(Counter(node.evaluation.status for node in view.nodes)),
+        correct=sum(each.works for each in finished),
+        statuses=dict(Counter(each.status for each in finished)),
         failures_taken_up=failures,
         failures_repaired=repaired,
         spent=view.spent,
         roles=view.roles,
         spending=tuple(spending_rows(view.roles)),
         spending_notes=tuple(spending_notes(view.roles)),
-        roofline=reference and roofline_document(reference, view.nodes, view.tree, view.best),
-        happened=happened(view),
+        roofline=reference and _roofline(reference, by_id, best),
+        happened=happened(view, finished),
     )
 
 
-def leaders(view: RunView) -> tuple[int, ...]:
+def standing_among(finished: Iterable[AttemptDocument], checks: Checks) -> Standing:
+    """The ranking of the attempts."""
+    speedups = {
+        each.attempt: each.speedups.get("eager") for each in finished if each.duplicate_of is None
+    }
+    return standing(speedups, {attempt: vs_eager(found) for attempt, found in checks.items()})
+
+
+def leaders(finished: Sequence[AttemptDocument], checks: Checks) -> tuple[int, ...]:
     """The fastest attempts, the best and those that cannot be told apart from it first. Refuted ones are left out."""
-    refuted = _refuted(view)
-    search = standing_of([node for node in view.nodes if node.id not in refuted], {})
-    ranked = chain(view.standing.group, search.group, search.ranking)
+    refuted = _refuted(checks)
+    search = standing_among([each for each in finished if each.attempt not in refuted], {})
+    ranked = chain(standing_among(finished, checks).group, search.group, search.ranking)
     return tuple(dict.fromkeys(ranked))[:LEADERS]
 
 
-def _refuted(view: RunView) -> set[int]:
+def _refuted(checks: Checks) -> set[int]:
     """The attempts that failed the final check."""
-    return {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
+    return {id for id, found in checks.items() if not isinstance(found, Correct)}
 
 
-def _course(view: RunView) -> Iterator[int | None]:
+def _course(finished: Iterable[AttemptDocument], checks: Checks) -> Iterator[int | None]:
     """The best attempt after each finished attempt."""
-    refuted, best = _refuted(view), None
-    for node in view.nodes:
-        if isinstance(node.evaluation, Correct) and node.original not in refuted:
-            key = rank_key(node.evaluation.speedup_vs("eager"), node.id)
+    refuted, best = _refuted(checks), None
+    for each in finished:
+        speedup = each.speedups.get("eager")
+        if speedup is not None and (each.duplicate_of or each.attempt) not in refuted:
+            key = rank_key(speedup, each.attempt)
             best = key if best is None else min(best, key)
         yield best and best[2]
+
+
+def _roofline(
+    reference: Reference, attempts: Mapping[int, AttemptDocument], best: Node | None
+) -> RooflineDocument | None:
+    """The roofline with every distinct kernel; the best one as the evaluation that ranks it first measured it."""
+    path: list[int] = []
+    if best is not None:
+        path, above = [best.id], best.parent
+        while above != ROOT:
+            path.append(above)
+            above = attempts[above].parent
+        path.append(ROOT)
+    points = (
+        roofline_point(best.id, best.evaluation) if best and best.id == id else each.point
+        for id, each in attempts.items()
+        if each.duplicate_of is None
+    )
+    return roofline_document(reference, filter(None, points), tuple(reversed(path)))

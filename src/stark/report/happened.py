@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from stark.core.base import Frozen
-from stark.core.evaluation import Correct
-from stark.explain.evaluation import checked, reason, speedup_text, status
+from stark.explain.evaluation import checked
 from stark.explain.numbers import duration
-from stark.explain.run import idea
+from stark.report.attempt_document import AttemptDocument
 from stark.report.view import RunView
 
 NEWEST = 60
@@ -28,29 +27,27 @@ class Happened(Frozen):
     text: str
 
 
-def happened(view: RunView) -> tuple[Happened, ...]:
-    """The newest events."""
-    return tuple(islice(_newest_first(view), NEWEST))
+def happened(view: RunView, finished: Sequence[AttemptDocument]) -> tuple[Happened, ...]:
+    """The newest events; `finished` are the attempts in the order in which they finished."""
+    return tuple(islice(_newest_first(view, finished), NEWEST))
 
 
-def _newest_first(view: RunView) -> Iterator[Happened]:
+def _newest_first(view: RunView, finished: Sequence[AttemptDocument]) -> Iterator[Happened]:
     if view.ended is not None:
-        yield Happened(
-            attempt=None, status="ended", time=_clock(view.elapsed_s), text=view.ended.detail
-        )
+        clock = _clock(view.elapsed_s)
+        yield Happened(attempt=None, status="ended", time=clock, text=view.ended.detail)
     for attempt, step in reversed(list(view.steps.items())):
         yield Happened(attempt=attempt, status="running", time=None, text=f"in progress: {step}")
     for attempt, found in reversed(list(view.promotions.items())):
         text = f"final check: {checked(found)}"
         yield Happened(attempt=attempt, status=found.status, time=None, text=text)
-    for node in reversed(view.nodes):
-        found = node.evaluation
-        if isinstance(found, Correct):
-            text = f"{speedup_text(found.speedup_vs('eager'))}: {idea(node)}"
+    for each in reversed(finished):
+        if each.figures is not None:
+            text = f"{each.figures.speedups['eager']} vs eager: {each.idea}"
         else:
-            text = f"{status(found)}: {reason(found)}"
-        time = _clock(view.finished_s.get(node.id))
-        yield Happened(attempt=node.id, status=found.status, time=time, text=text)
+            text = f"{each.status.replace('_', ' ')}: {each.reason}"
+        time = _clock(each.finished_s)
+        yield Happened(attempt=each.attempt, status=each.status, time=time, text=text)
 
 
 def _clock(seconds: float | None) -> str | None:

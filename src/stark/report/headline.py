@@ -5,6 +5,8 @@ from __future__ import annotations
 from stark.core.base import Frozen
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
+from stark.core.node import Node
+from stark.core.standing import Standing
 from stark.explain.evaluation import (
     Meaning,
     accuracy_text,
@@ -57,15 +59,14 @@ class Headline(Frozen):
     """The run's active time; null if it is unknown."""
 
 
-def headline(view: RunView) -> Headline:
-    """The headline of a run in its current state."""
-    best = view.best
-    found = outcome(view.standing, view.promotions, view.ended)
+def headline(view: RunView, standing: Standing, best: Node | None, attempts: int) -> Headline:
+    """The headline of a run in its current state. `best` has the evaluation that ranks it first."""
+    found = outcome(standing, view.promotions, view.ended)
     kernel = best.evaluation if best is not None else None
     correct = kernel if isinstance(kernel, Correct) else None
     return Headline(
         outcome=found,
-        sentence=outcome_text(found, best, len(view.nodes)),
+        sentence=outcome_text(found, best, attempts),
         attempt=best and best.id,
         idea=idea(best) if best else "",
         claims=() if correct is None else _claims(correct),

@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 from stark.core.base import Frozen
 from stark.core.device import Roofline
-from stark.core.evaluation import Correct
-from stark.core.node import ROOT, Node
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.node import ROOT
 from stark.core.profile import Profile
 from stark.core.reference import Reference
-from stark.search.tree import Tree
 
 
 class RooflinePoint(Frozen):
@@ -60,19 +59,14 @@ class RooflineDocument(Frozen):
 
 
 def roofline_document(
-    reference: Reference, nodes: Iterable[Node], tree: Tree, best: Node | None
+    reference: Reference, points: Iterable[RooflinePoint], path: tuple[int, ...]
 ) -> RooflineDocument | None:
-    """The picture's data; None if no roofline is known."""
+    """The picture's data; None if no roofline is known. `points` are those of the attempts, without the reference's."""
     roof, device = reference.roofline, reference.device
-    if not roof.floor_ms or not roof.least_bytes:
+    if not _known(roof):
         return None
-    points = [_point(roof, ROOT, reference.eager.latency_ms, reference.profile)]
-    for node in nodes:
-        found = best.evaluation if best is not None and node.id == best.id else node.evaluation
-        if isinstance(found, Correct) and node.duplicate_of is None:
-            points.append(_point(roof, node.id, found.candidate.latency_ms, found.profile))
-    path = () if best is None else (ROOT, *(node.id for node in tree.path(best.id)))
     specs = (*reference.inputs, *reference.outputs)
+    eager = _point(roof, ROOT, reference.eager.latency_ms, reference.profile)
     return RooflineDocument(
         case=reference.weighing and reference.weighing.main,
         device=device.name,
@@ -84,9 +78,21 @@ def roofline_document(
         flop_per_byte=roof.flops / roof.least_bytes,
         floor_ms=roof.floor_ms,
         bound=roof.bound,
-        points=tuple(points),
+        points=(eager, *points),
         path=path,
     )
+
+
+def roofline_point(attempt: int, evaluation: Evaluation) -> RooflinePoint | None:
+    """The point of an attempt; None unless it is correct and a roofline is known."""
+    if not isinstance(evaluation, Correct) or not _known(evaluation.roofline):
+        return None
+    latency_ms = evaluation.candidate.latency_ms
+    return _point(evaluation.roofline, attempt, latency_ms, evaluation.profile)
+
+
+def _known(roof: Roofline) -> bool:
+    return roof.floor_ms > 0 and roof.least_bytes > 0
 
 
 def _point(

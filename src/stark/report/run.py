@@ -20,6 +20,7 @@ from stark.explain.evaluation import (
 )
 from stark.explain.numbers import counted, listed, milliseconds
 from stark.explain.run import dollars, idea, standing_lines
+from stark.report.attempt_document import attempt_document
 from stark.report.document import leaders
 from stark.report.facts import WARNING, run_facts
 from stark.report.spending import spending, thousands
@@ -102,7 +103,8 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
 
     The best attempt and those that cannot be told apart from it come first. A narrow screen has no room for their errors.
     """
-    if not (fastest := leaders(view)):
+    fastest = leaders([attempt_document(node) for node in view.nodes], view.promotions)
+    if not fastest:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
     has_room = width >= ROOM_FOR_ERRORS

@@ -61,18 +61,23 @@ class RunView:
     def of_store(cls, store: Store, run_id: str) -> Self:
         """The run with this id or unique prefix; `last` is the newest run. Raises UsageError if there is no such run."""
         view = cls.in_short(store, run_id)
-        calls, lost = store.calls(view.run.id), store.lost_calls(view.run.id)
-        return replace(view, calls=tuple(calls), lost=tuple(lost), charged=None)
+        return replace(
+            view,
+            nodes=tuple(store.nodes(view.run.id)),
+            calls=tuple(store.calls(view.run.id)),
+            lost=tuple(store.lost_calls(view.run.id)),
+            charged=None,
+        )
 
     @classmethod
-    def in_short(cls, store: Store, run_id: str, attempt: int | None = None) -> Self:
-        """As `of_store`, but without model calls, whose texts may be large, or with those of one attempt only."""
+    def in_short(cls, store: Store, run_id: str) -> Self:
+        """As `of_store`, but without nodes and model calls, which may be large."""
         run = store.run(run_id)
         return cls(
             run,
             store.reference(run.id),
-            tuple(store.nodes(run.id)),
-            () if attempt is None else tuple(store.calls(run.id, attempt)),
+            (),
+            (),
             store.promotions(run.id),
             steps=store.steps(run.id),
             begun=store.unfinished(run.id),

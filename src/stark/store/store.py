@@ -9,12 +9,12 @@ and cost; and a bench's budget. The store does not depend on the search, which r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import InstrumentedAttribute
 
 from stark.core.bench import Bench
@@ -347,14 +347,42 @@ class Store:
 
     def nodes(self, run_id: str) -> list[Node]:
         """The finished attempts, in the order in which they finished."""
+        return list(self.each_node(run_id))
+
+    def each_node(self, run_id: str, after: int = 0) -> Iterator[Node]:
+        """As `nodes`, one by one, so that not all need to fit into memory. The first `after` attempts are left out."""
         query = (
             select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
             .outerjoin_from(NodeRow, ArtifactRow)
             .where(NodeRow.run_id == run_id)
             .order_by(NodeRow.position)
+            .offset(after)
         )
         with self._database.reading(f"reading the nodes of run {run_id}") as connection:
-            return [codec.read_node(*row) for row in connection.execute(query)]
+            rows = connection.execution_options(yield_per=20).execute(query)
+            yield from (codec.read_node(*row) for row in rows)
+
+    def node(self, run_id: str, attempt: int) -> Node | None:
+        """One finished attempt; None if there is none with this number."""
+        query = (
+            select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
+            .outerjoin_from(NodeRow, ArtifactRow)
+            .where(NodeRow.run_id == run_id, NodeRow.attempt == attempt)
+        )
+        with self._database.reading(f"reading attempt {attempt} of run {run_id}") as connection:
+            row = connection.execute(query).one_or_none()
+            return None if row is None else codec.read_node(*row)
+
+    def children(self, run_id: str, attempt: int) -> list[int]:
+        """The finished attempts that started from this one, in the order in which they finished."""
+        query = (
+            select(NodeRow.attempt)
+            .join_from(NodeRow, AttemptRow)
+            .where(AttemptRow.run_id == run_id, AttemptRow.parent == attempt)
+            .order_by(NodeRow.position)
+        )
+        with self._database.reading(f"reading the attempts of run {run_id}") as connection:
+            return list(connection.scalars(query))
 
     def finished_s(self, run_id: str) -> dict[int, float]:
         """The run's active time when each attempt finished, by attempt, in that order."""
@@ -416,7 +444,11 @@ def _note_elapsed(connection: Connection, run_id: str, elapsed_s: float) -> None
 def _keep(connection: Connection, *texts: str) -> list[str]:
     """Store the texts that are new, each once; returns the digests of all, in the given order."""
     digests = [hashlib.sha256(encode(text)).hexdigest() for text in texts]
-    insert_into = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    insert_into: Any = sqlite.insert
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # 2 MB that only this dialect needs
+
+        insert_into = postgresql.insert
     # Every writer uses the same order, so two writers of the same texts cannot deadlock.
     connection.execute(
         insert_into(ArtifactRow).on_conflict_do_nothing(),

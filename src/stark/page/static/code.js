@@ -7,7 +7,11 @@ const WORDS = new Set(("and as assert async await auto bool break case class con
   "enum except extern False finally float for from global half if import in inline int is lambda long match namespace None nonlocal " +
   "not or pass raise return short signed sizeof size_t static struct switch template True try typedef typename union unsigned using " +
   "void volatile while with yield __global__ __device__ __shared__ __restrict__ __forceinline__").split(" "));
-const TOKEN = /(#.*|\/\/.*|\/\*.*?\*\/)|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(\b\d[\w.]*\b)|([A-Za-z_]\w*)/g;
+const REST = /("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(\b\d[\w.]*\b)|(^\s*#\s*(?:include|define|pragma|if|ifdef|ifndef|else|endif|undef)\b|[A-Za-z_]\w*)/;
+const TOKENS = {
+  python: new RegExp(`(#.*)|${REST.source}`, "g"),
+  cpp: new RegExp(`(//.*|/\\*.*?\\*/)|${REST.source}`, "g"),
+};
 const LONGEST_LINE = 2000;
 
 /** The parts of one line as elements; colors only, so a wrong guess harms nothing. */
@@ -16,11 +20,10 @@ export function highlighted(line, language = "python") {
   if (line.length > LONGEST_LINE) return [visible(line)];
   const parts = [];
   let from = 0;
-  const directive = /^\s*#\s*(include|define|pragma|if|ifdef|ifndef|else|endif|undef)\b/.test(line);
-  for (const found of line.matchAll(TOKEN)) {
+  for (const found of line.matchAll(TOKENS[language])) {
     const [text, comment, string, number, word] = found;
-    const mark = comment?.startsWith("#") ? "python" : "cpp";
-    const kind = comment ? (directive ? "word" : mark === language ? "comment" : null) : string ? "string" : number ? "number" : WORDS.has(word) ? "word" : null;
+    const known = WORDS.has(word) || /^\s*#/.test(word ?? "");
+    const kind = comment ? "comment" : string ? "string" : number ? "number" : known ? "word" : null;
     if (!kind) continue;
     parts.push(visible(line.slice(from, found.index)), h("span", { class: `c-${kind}` }, visible(text)));
     from = found.index + text.length;
