@@ -16,6 +16,10 @@ from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text
 
 
+LONGEST_REASON, LONGEST_EVIDENCE = 400, 20_000
+"""Characters that are kept of what a program may have written. `NodeDocument.node` has all of it."""
+
+
 class BottleneckDocument(Frozen):
     """What limits a kernel: the kind for programs, the text for people."""
 
@@ -74,15 +78,15 @@ def evaluation_document(evaluation: Evaluation, weight: float | None = None) -> 
     if not isinstance(evaluation, Correct):
         return EvaluationDocument(
             status=evaluation.status,
-            evidence=explain(evaluation),
-            reason=reason(evaluation),
+            evidence=_cut(explain(evaluation), LONGEST_EVIDENCE),
+            reason=_cut(reason(evaluation), LONGEST_REASON),
             case=evaluation.case,
         )
     profiled, weighing = evaluation.profiled, evaluation.weighing
     speedups = {name: evaluation.speedup_vs(name) for name in evaluation.references}
     return EvaluationDocument(
         status=evaluation.status,
-        evidence=explain(evaluation),
+        evidence=_cut(explain(evaluation), LONGEST_EVIDENCE),
         reason="",
         latency_ms=evaluation.latency_ms,
         speedups=speedups,
@@ -107,3 +111,8 @@ def evaluation_document(evaluation: Evaluation, weight: float | None = None) -> 
             for case, each in evaluation.cases.items()
         },
     )
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning of a text that is too long."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

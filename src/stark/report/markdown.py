@@ -60,6 +60,6 @@ def _row(attempt: AttemptDocument) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text without the meaning that Markdown or HTML would give to it, on one line."""
+    """Text without the meaning that Markdown or HTML would give to it, on one line. An @ names nobody."""
     printable = "".join(each if each.isprintable() else " " for each in text)
-    return _SPECIAL.sub(r"\\\1", " ".join(printable.split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(printable.split())).replace("@", "@\u2060")

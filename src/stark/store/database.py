@@ -45,10 +45,13 @@ BUSY_TIMEOUT_S = 30.0
 class Database:
     """Transactions on the store's tables, and its locks."""
 
-    def __init__(self, url: str, create: bool = True, busy_s: float = BUSY_TIMEOUT_S) -> None:
-        """Open the database, and `create` its tables if it has none. `busy_s` limits the wait for other processes."""
+    def __init__(self, url: str, writes: bool = True, busy_s: float = BUSY_TIMEOUT_S) -> None:
+        """Open the database. Its tables are created if it has none and `writes` is true; otherwise it is only read.
+
+        `busy_s` limits the wait for other processes.
+        """
         self._url, self._name = _parse(url), without_password(url)
-        self._engine = self._reader = _engine(self._url, busy_s)
+        self._engine = self._reader = _engine(self._url, writes, busy_s)
         if self._engine.dialect.name == "postgresql":
             # A whole transaction sees one consistent state, as it always does in SQLite.
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
@@ -56,7 +59,7 @@ class Database:
         self._watching: PoolProxiedConnection | None = None
         found = self._schema() if exists(url) else None
         if found is None:
-            if not create:
+            if not writes:
                 self.close()
                 raise StoreError(f"{self._name} is not a store of STARK; choose another store")
             self._create()
@@ -185,13 +188,13 @@ def _parse(url: str) -> URL:
     return parsed
 
 
-def _engine(url: URL, busy_s: float) -> Engine:
+def _engine(url: URL, writes: bool, busy_s: float) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
             # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
             # Each run in flight needs a connection for its lock, so only the server limits the connections.
             return create_engine(url, pool_pre_ping=True, max_overflow=-1)
-        return _sqlite_engine(url, busy_s)
+        return _sqlite_engine(url, writes, busy_s)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
     except ImportError as error:
@@ -200,7 +203,7 @@ def _engine(url: URL, busy_s: float) -> Engine:
         ) from error
 
 
-def _sqlite_engine(url: URL, busy_s: float) -> Engine:
+def _sqlite_engine(url: URL, writes: bool, busy_s: float) -> Engine:
     file = Path(str(url.database))
     if _in_memory(url):
         # A database in memory exists only within its one connection, which all threads share.
@@ -212,7 +215,7 @@ def _sqlite_engine(url: URL, busy_s: float) -> Engine:
         return create_engine(url, creator=lambda: sqlite3.connect(address, uri=True))
     else:
         engine = create_engine(url, connect_args={"timeout": busy_s})
-    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "connect", _prepare_sqlite if writes else _prepare_reader)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -226,6 +229,12 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # `_begin_sqlite` begins transactions; the driver must not
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _prepare_reader(connection: Any, _record: object) -> None:
+    """Configure a new connection that only reads."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA query_only=ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:

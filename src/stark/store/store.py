@@ -69,7 +69,7 @@ class Store:
 
         A read that has to wait for another process for longer than `busy_s` fails. Raises StoreError as `open` does.
         """
-        return cls(Database(url, create=False, busy_s=busy_s)) if exists(url) else None
+        return cls(Database(url, writes=False, busy_s=busy_s)) if exists(url) else None
 
     def close(self) -> None:
         """Close every connection."""

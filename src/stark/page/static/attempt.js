@@ -2,7 +2,7 @@
 
 import { bars } from "./charts.js";
 import { sideBySide, source } from "./code.js";
-import { box, facts, h, section, table, visible } from "./dom.js";
+import { box, brief, facts, h, section, table, visible } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
 import { badge } from "./status.js";
 
@@ -66,7 +66,7 @@ function plan(attempt) {
   const inherited = attempt.action === "debug";
   const title = inherited ? `Plan of attempt ${attempt.parent}, which this repairs` : `Plan: ${made.action === "edit" ? "edit the parent" : "rewrite the file"}`;
   return section(title, h("div", { class: "plan" },
-    h("div", { class: "prose" }, visible(made.strategy).split(/\n{2,}/).map((part) => h("p", null, part))),
+    h("div", { class: "prose" }, brief(made.strategy).split(/\n{2,}/).map((part) => h("p", null, part))),
     attempt.anchored ? source(attempt.before, made.anchors)
       : made.anchors.length ? facts(made.anchors.map((anchor) => [anchor.name, anchor.instruction])) : null));
 }

@@ -6,7 +6,7 @@ import { sign, words } from "./status.js";
 
 /** An SVG picture with a description for those who cannot see it. */
 export function picture(width, height, title, ...children) {
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "picture" }, s("title", null, title), ...children);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": title, class: "picture" }, ...children);
 }
 
 /** Lines and names of an axis on the left. */

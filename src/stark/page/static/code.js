@@ -1,6 +1,6 @@
 // Source code: highlighted lines, lines with anchors, and two versions side by side.
 
-import { h, visible } from "./dom.js";
+import { brief, h, visible } from "./dom.js";
 import { lineDiff } from "./diff.js";
 
 const WORDS = new Set(("and as assert async await auto bool break case class const constexpr continue def del do double elif else " +
@@ -16,8 +16,8 @@ const LONGEST_LINE = 2000;
 
 /** The parts of one line as elements; colors only, so a wrong guess harms nothing. */
 export function highlighted(line, language = "python") {
+  if (line.length > LONGEST_LINE) return [brief(line, LONGEST_LINE)];
   if (language === "text") return [h("span", { class: "c-text" }, visible(line))];
-  if (line.length > LONGEST_LINE) return [visible(line)];
   const parts = [];
   let from = 0;
   for (const found of line.matchAll(TOKENS[language])) {
@@ -55,7 +55,7 @@ export function source(text, anchors = []) {
     const number = place + 1;
     const anchor = by.get(number);
     return { near: near(number), elements: [
-      anchor && h("div", { class: "note" }, h("b", null, anchor.name), ` lines ${anchor.first_line} to ${anchor.last_line}: `, visible(anchor.instruction)),
+      anchor && h("div", { class: "note" }, h("b", null, anchor.name), ` lines ${anchor.first_line} to ${anchor.last_line}: `, brief(anchor.instruction)),
       h("div", { class: marked(number) ? "line marked" : "line" }, h("span", { class: "no" }, number), h("code", null, highlighted(line, spoken[place]))),
     ] };
   });

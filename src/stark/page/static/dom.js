@@ -31,6 +31,11 @@ export function visible(text) {
       (found) => `\u27e8${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 }
 
+/** As `visible`, but at most `most` characters of it. */
+export function brief(text, most = 20_000) {
+  return text.length <= most ? visible(text) : `${visible(text.slice(0, most))}… (${(text.length - most).toLocaleString("en")} more characters)`;
+}
+
 /** Make the children of `parent` those of `items`, and keep the elements of items that have not changed. */
 export function reconcile(parent, items, key, render) {
   const kept = parent.rendered ?? new Map();
@@ -68,7 +73,7 @@ export function box(text, attributes = {}) {
 export function facts(pairs) {
   return h("dl", { class: "facts" }, pairs.map(([name, text]) => [
     h("dt", null, name),
-    h("dd", { class: name === "warning" ? "warning" : null }, visible(text)),
+    h("dd", { class: name === "warning" ? "warning" : null }, brief(text)),
   ]));
 }
 
@@ -84,6 +89,6 @@ export function table(columns, rows, numbers = []) {
   const cell = (kind, content, place) =>
     h(kind, { class: numbers.includes(place) ? "number" : wide(place), scope: kind === "th" ? "col" : null }, content);
   return h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Table: ${columns.filter(Boolean).join(", ")}` }, h("table", null,
-    h("thead", null, h("tr", null, columns.map((name, place) => cell("th", name, place)))),
+    h("thead", null, h("tr", null, columns.map((name, place) => cell(name ? "th" : "td", name, place)))),
     h("tbody", null, rows.map((row) => h("tr", null, row.map((content, place) => cell("td", content, place)))))));
 }
