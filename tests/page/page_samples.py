@@ -22,10 +22,6 @@ from stark.page.server import make_app
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 SHIPPED = sorted(RESULTS.rglob("*.json.gz"))
 
-RMSNORM, DEPTHWISE = "36-rmsnorm-stark-1-c643844d", "depthwise-hardswish-stark-1-629ee84b"
-SWIGLU, SAMPLING = "rmsnorm-swiglu-stark-1-b64cac71", "rmsnorm-swiglu-sampling-1-dc60a3d0"
-"""Runs of shipped recordings."""
-
 
 @contextmanager
 def serving(store_url: str, **options: Any) -> Iterator[str]:

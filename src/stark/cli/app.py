@@ -263,11 +263,18 @@ def ui(
     port: Annotated[
         int, option("NUMBER", "Where the page is; the next free port if it is busy.", min=1)
     ] = 8765,
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control",
+            help="Also start, stop and resume runs from the page, with the token in the printed address.",
+        ),
+    ] = False,
 ) -> int:
-    """Serve a page of all runs on this machine, live while runs go on. Nothing can be changed from it."""
+    """Serve a page of all runs to browsers on this machine, live while runs go on. It only reads the store."""
     from stark.cli.serving import serve_page
 
-    return serve_page(recordings or [], settings, port)
+    return serve_page(recordings or [], settings, port, control)
 
 
 @command(app, "store")

@@ -20,11 +20,12 @@ TRIED = 20
 """The number of ports that are tried, beginning with the one asked for."""
 
 
-def serve_page(recordings: list[Path], settings: Settings, port: int) -> int:
+def serve_page(recordings: list[Path], settings: Settings, port: int, controls: bool) -> int:
     """Serve the store, or a store made of recordings, until the process is stopped."""
     try:
         import uvicorn
 
+        from stark.page.control import Control
         from stark.page.server import make_app
     except ImportError as error:
         raise UsageError(
@@ -34,9 +35,11 @@ def serve_page(recordings: list[Path], settings: Settings, port: int) -> int:
         taken = listening.getsockname()[1]
         if taken != port:
             consoles.say(f"port {port} is busy, so the page is on port {taken}", stderr=True)
-        consoles.say(f"http://{HOST}:{taken}/  (Ctrl-C ends it)")
+        control = Control(store) if controls else None
+        token = f"#token={control.token}" if control else ""
+        consoles.say(f"http://{HOST}:{taken}/{token}  (Ctrl-C ends it)")
         config = uvicorn.Config(
-            make_app(store),
+            make_app(store, control),
             loop="asyncio",
             http="h11",
             ws="none",

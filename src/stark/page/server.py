@@ -1,4 +1,7 @@
-"""The page's server: its files, its documents, and a stream of what changes. It reads the store and writes nothing."""
+"""The page's server: its files, its documents, and a stream of what changes. It reads the store and writes nothing.
+
+With `--control` it also starts and stops `stark` commands; see `control.py`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from starlette.routing import Route
 
 from stark.core.errors import StarkError, StoreError
 from stark.page import documents
+from stark.page.control import Control
 from stark.page.guard import Guard
 from stark.page.source import Source
 from stark.page.watch import News, Watch
@@ -27,8 +31,8 @@ CHUNK_BYTES = 1 << 18
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def make_app(store_url: str) -> Starlette:
-    """The application for the store at this address."""
+def make_app(store_url: str, control: Control | None = None) -> Starlette:
+    """The application for the store at this address. Without `control`, nothing can be changed."""
     source = Source(store_url)
     reader = ThreadPoolExecutor(
         1, "reader"
@@ -39,6 +43,8 @@ def make_app(store_url: str) -> Starlette:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with watch.polling():
             yield
+        if control is not None:
+            await control.close()
         reader.shutdown()
         source.close()
 
@@ -83,6 +89,7 @@ def make_app(store_url: str) -> Starlette:
             Route("/api/benches/{name}", bench),
             Route("/api/devices", devices),
             Route("/api/news", news),
+            *(() if control is None else control.routes),
         ],
         middleware=[Middleware(Guard)],
         lifespan=lifespan,

@@ -15,7 +15,6 @@ from stark.explain.evaluation import explain, precision_met, reason, roofline_sh
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text
 
-
 LONGEST_REASON, LONGEST_EVIDENCE = 400, 20_000
 """Characters that are kept of what a program may have written. `NodeDocument.node` has all of it."""
 

@@ -3,6 +3,7 @@
 import { attemptScreen } from "./attempt.js";
 import { benchScreen, benchesScreen } from "./bench.js";
 import { compareScreen } from "./compare.js";
+import { takeToken } from "./control.js";
 import { devicesScreen } from "./devices.js";
 import { h } from "./dom.js";
 import { runScreen } from "./run.js";
@@ -110,6 +111,7 @@ try {
   const theme = localStorage.getItem("theme");
   if (theme) setTheme(theme);
 } catch { /* a file may have no storage */ }
+takeToken();
 document.getElementById("bar").replaceChildren(...bar());
 document.getElementById("bar").after(trouble);
 document.body.append(help);

@@ -1,6 +1,7 @@
 // One run: what it achieved, its tree, its leaders, its cost, and what happens.
 
 import { against, course, named } from "./charts.js";
+import { resumeButton } from "./control.js";
 import { facts, h, section, table, visible } from "./dom.js";
 import { roofline } from "./roofline.js";
 import { inOneFile, read, runPath } from "./source.js";
@@ -50,7 +51,8 @@ function titleOf(run) {
     inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
     h("h1", null, visible(run.run.problem.name)),
     h("p", { class: "quiet" }, [config.strategy.name, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
-      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : run.headline.time && badge("unusable", "not ended")),
+      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : run.headline.time && badge("unusable", "not ended"),
+      " ", inOneFile || run.pending.length ? null : resumeButton(run.run.id)),
   ].filter(Boolean);
 }
 

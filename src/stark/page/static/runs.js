@@ -1,5 +1,6 @@
 // All runs: a table that can be filtered and sorted.
 
+import { jobs, mayControl } from "./control.js";
 import { h } from "./dom.js";
 import { badge } from "./status.js";
 import { read } from "./source.js";
@@ -73,14 +74,17 @@ export async function runsScreen() {
 
   const choose = () => { compare.disabled = chosen.size !== 2; };
   draw();
+  const started = mayControl() ? jobs() : null;
+  await started?.update();
   return {
     title: "Runs",
     element: h("div", null,
       h("h1", null, "Runs"),
       h("div", { class: "tools" }, search, compare, summary),
       found.runs.length ? h("div", { class: "wide" }, h("table", { class: "runs" }, h("thead", null, head), body))
-        : h("p", null, "There are no runs yet; ", h("code", null, "stark optimize PROBLEM"), " makes one, and this page will show it.")),
+        : h("p", null, "There are no runs yet; ", h("code", null, "stark optimize PROBLEM"), " makes one, and this page will show it."),
+      started?.element),
     concerns: () => true,
-    update: async () => { found = await read("runs"); draw(); },
+    update: async () => { found = await read("runs"); draw(); await started?.update(); },
   };
 }
