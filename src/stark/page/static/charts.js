@@ -29,7 +29,7 @@ export const fitting = (most) => Math.max(280, Math.min(most, document.documentE
 export const times = (value) => `${short(value)}×`;
 
 /** The best speedup after each attempt, and every attempt with its interval. Several runs can share a picture. */
-export function course(runs, { width = fitting(640), height = 290 } = {}) {
+export function course(runs, { width = fitting(640), height = 260 } = {}) {
   const all = runs.map((run) => measuredInOrder(run));
   const most = Math.max(2, ...all.map((points) => points.length), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
   const ends = all.flat().filter(Boolean).filter((one) => !noisy(one)).flatMap((one) => [one.low, one.high]);

@@ -19,8 +19,8 @@ async function attempts(a, m, b, n) {
       h("h2", null, h("a", { href: `#/run/${encodeURIComponent(one.run)}/${one.attempt}` }, `Attempt ${one.attempt}`), a === b ? "" : ` of ${one.run}`),
       h("p", null, badge(one.status), ` ${visible(one.title ?? one.idea)}`),
       shown.figures ? h("dl", { class: "figures" },
-        [["time of a call", shown.figures.latency], ...Object.entries(shown.figures.speedups).map(([name, text]) => [`vs ${name}`, text.replace("x", "×")]), ["roofline", shown.figures.roofline], ["error", `${shown.figures.error}, meets ${shown.figures.meets}`]]
-          .map(([name, text]) => h("div", null, h("dt", null, name), h("dd", null, h("small", null, text))))) : h("p", null, visible(one.reason)),
+        [["time of a call", shown.figures.latency], ...Object.entries(shown.figures.speedups).map(([name, text]) => [`vs ${name}`, text.replace("x", "×").replace(" [", "\u00a0[")]), ["roofline", shown.figures.roofline], ["error", `${shown.figures.error}, meets ${shown.figures.meets}`]]
+          .map(([name, text]) => h("div", null, h("dt", null, name), h("dd", null, text)))) : h("p", null, visible(one.reason)),
       shown.bottleneck ? h("p", { class: "quiet" }, visible(shown.bottleneck.text)) : null);
   };
   const [old, fresh] = [left.node.candidate?.source, right.node.candidate?.source];

@@ -20,7 +20,7 @@ export function roofline(run) {
 
 /** Rate over intensity, both logarithmic, with a roof for each arithmetic. */
 function plane(run, roof) {
-  const [width, height, left, top, bottom] = [fitting(460), 300, 56, 12, 250];
+  const [width, height, left, top, bottom] = [fitting(560), 320, 56, 12, 270];
   const right = width - 12;
   const peaks = { ...roof.peaks_tflop_s };
   const rates = [...Object.values(peaks), roof.peak_tflop_s, ...roof.points.map((point) => point.tflop_s)];
@@ -53,7 +53,7 @@ const invert = (scale, at) => {
 
 /** How close each attempt is to the roofline, in the order of the attempts. */
 function shares(run, roof) {
-  const [width, height, left, top, bottom] = [fitting(460), 300, 56, 12, 250];
+  const [width, height, left, top, bottom] = [fitting(560), 320, 56, 12, 270];
   const right = width - 12;
   const found = roof.points.map((point) => point.share);
   const y = logScale(Math.min(...found, 0.5) / 1.3, Math.max(...found, 1) * 1.25, bottom, top);

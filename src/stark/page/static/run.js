@@ -27,7 +27,8 @@ export async function runScreen(id) {
     head.replaceChildren(
       h("div", { class: "card" }, achieved(run)),
       h("div", { class: "card" }, h("h2", null, "Speedup vs eager, by attempt"), course([run])),
-      h("div", { class: "card across" }, figures(run)));
+      h("div", { class: "card across" }, figures(run)),
+      ...warnings(run));
     side.replaceChildren(leaderboard(run), happenings(run));
     roof.replaceChildren(...[run.roofline && section("Roofline", ...roofline(run))].filter(Boolean));
     below.replaceChildren(section("Spending", ...spending(run)), section("Setting", facts(run.facts.filter(([name]) => name))));
@@ -91,6 +92,12 @@ export function figures(run) {
   ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 
+/** What a reader must know before the figures, such as a problem that a constant would solve. */
+function warnings(run) {
+  const found = run.facts.filter(([name]) => name === "warning").map(([, text]) => text);
+  return found.length ? [h("ul", { class: "warnings across" }, found.map((text) => h("li", null, visible(text))))] : [];
+}
+
 function shortened(text) {
   const found = text.match(/^([^(]*?) ?\((.*)\)$/);
   return found ? [found[1].replace(" of the roofline", ""), h("small", null, found[2])] : [h("small", null, text)];
@@ -99,13 +106,15 @@ function shortened(text) {
 function leaderboard(run) {
   const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
   if (!run.leaders.length) return section("Leaderboard", h("p", { class: "quiet" }, "No correct kernel yet."));
-  const rows = run.leaders.map((id) => byId.get(id)).filter(Boolean).map((one) => [
+  const shown = run.leaders.map((id) => byId.get(id)).filter(Boolean);
+  const meets = (one) => (one.figures.meets === "not recorded" ? "" : one.figures.meets);
+  const rows = shown.map((one) => [
     one.attempt === run.best ? "★" : run.group.includes(one.attempt) ? "=" : "",
     h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, one.attempt),
-    visible(one.idea), one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, `${one.figures.error} · ${one.figures.meets}`,
+    visible(one.idea), one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, meets(one) ? `${one.figures.error} · ${meets(one)}` : one.figures.error,
   ]);
   return section("Leaderboard",
-    table(["", "attempt", "idea", "time", "vs eager", "roofline", "error, meets"], rows, [3, 4, 5, 6]),
+    table(["", "attempt", "idea", "time", "vs eager", "roofline", shown.some(meets) ? "error, meets" : "error"], rows, [3, 4, 5, 6]),
     h("p", { class: "quiet" }, "As the search measured them. ", run.standing.join(". ")));
 }
 

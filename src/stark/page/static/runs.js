@@ -18,9 +18,12 @@ const COLUMNS = [
   ["speedup vs eager", (run) => run.speedup?.ratio ?? 0],
   ["tokens", (run) => total(run, "input_tokens") + total(run, "output_tokens")],
   ["price", (run) => total(run, "dollars")],
-  ["state", (run) => run.ended?.detail ?? ""],
+  ["state", (run) => state(run)],
 ];
 const NUMBERS = new Set(["attempts", "correct", "best", "tokens", "price"]);
+
+/** Why a run ended, unless it simply made its attempts. */
+const state = (run) => (run.ended === null ? (run.in_flight ? "running" : "not ended") : run.ended.kind === "attempts" ? "done" : run.ended.detail);
 
 const total = (run, name) => Object.values(run.roles).reduce((sum, role) => sum + role[name], 0);
 
@@ -36,16 +39,18 @@ export async function runsScreen() {
 
   function draw() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (run) => words.every((word) => `${run.id} ${run.problem} ${run.strategy} ${run.language} ${run.ended?.detail ?? "running"}`.toLowerCase().includes(word));
+    const fits = (run) => words.every((word) => `${run.id} ${run.problem} ${run.strategy} ${run.language} ${state(run)} ${run.confirmed ? "confirmed" : ""}`.toLowerCase().includes(word));
     const value = COLUMNS.find(([name]) => name === column)[1];
     const order = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (falling ? -1 : 1);
     const shown = found.runs.filter(fits).sort(order);
     const dollars = shown.reduce((sum, run) => sum + total(run, "dollars"), 0);
     summary.textContent = [`${shown.length} of ${found.runs.length} runs`, dollars ? `$${dollars.toFixed(2)} at known prices` : ""].filter(Boolean).join(", ");
-    head.replaceChildren(h("th", null, h("span", { class: "hidden" }, "choose")), ...COLUMNS.map(header));
+    const priced = found.runs.some((run) => total(run, "dollars") > 0);
+    head.replaceChildren(h("th", null, h("span", { class: "hidden" }, "choose")), ...COLUMNS.filter(([name]) => name !== "price" || priced).map(header));
+
     const ratios = shown.flatMap((run) => run.speedup?.ratio ?? []);
     const scale = logScale(Math.min(0.7, ...ratios) / 1.15, Math.max(1.5, ...ratios) * 1.15, 6, 114);
-    body.replaceChildren(...shown.map((run) => rowOf(run, scale)));
+    body.replaceChildren(...shown.map((run) => rowOf(run, scale, priced)));
     choose();
   }
 
@@ -56,7 +61,7 @@ export async function runsScreen() {
       h("button", { class: "sort", onclick: sort }, name, sorted ? (falling ? " ↓" : " ↑") : ""));
   }
 
-  function rowOf(run, scale) {
+  function rowOf(run, scale, priced) {
     const pick = h("input", { type: "checkbox", "aria-label": `choose ${run.id}`, checked: chosen.has(run.id), onchange: () => { pick.checked ? chosen.add(run.id) : chosen.delete(run.id); choose(); } });
     return h("tr", null,
       h("td", null, pick),
@@ -66,10 +71,10 @@ export async function runsScreen() {
       h("td", { class: "number" }, `${run.attempts}/${run.budget_attempts}`),
       h("td", { class: "number" }, run.correct),
       h("td", { class: "number" }, run.latency_text),
-      h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), run.speedup_text.replace("x", "×")) : null),
+      h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), run.speedup_text.replace("x", "×"), run.confirmed ? h("span", { class: run.speedup_text.includes("noisy") ? "quiet" : "correct", title: "passed the final check" }, "✓") : null) : null),
       h("td", { class: "number" }, run.tokens_text),
-      h("td", { class: "number" }, run.price_text),
-      h("td", null, run.ended ? run.ended.detail : run.in_flight ? badge("running", "running") : badge("unusable", "not ended")));
+      priced ? h("td", { class: "number" }, run.price_text) : null,
+      h("td", { class: "quiet" }, run.ended ? state(run) : badge(run.in_flight ? "running" : "unusable", state(run))));
   }
 
   const choose = () => { compare.disabled = chosen.size !== 2; };
