@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from page_samples import SHIPPED
 
-from stark.page.file import bundled, html_file
+from stark.page.bundle import bundled
+from stark.page.file import html_file
 from stark.recorded import read_recording
 from stark.report.document import run_document
 from stark.report.markdown import run_markdown

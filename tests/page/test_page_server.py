@@ -80,6 +80,8 @@ def test_it_answers_with_the_documents(client: starlette.TestClient, recorded_st
     for _ in range(2):  # at first read, then kept
         run = RunDocument.model_validate(client.get(f"/api/runs/{RMSNORM}").json())
         assert expected == run
+    rest = RunDocument.model_validate(client.get(f"/api/runs/{RMSNORM}?have=6").json())
+    assert set(expected.finished[6:]) == {each.attempt for each in rest.attempts}
     attempt = client.get(f"/api/runs/{RMSNORM}/attempts/5").json()
     assert 2 == len(NodeDocument.model_validate(attempt).calls)
     RunsDocument.model_validate(client.get("/api/runs").json())

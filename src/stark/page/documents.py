@@ -42,7 +42,8 @@ class Kept:
         of = (id(store), view.run.id)
         if self.of != of:
             self.of, self.attempts, self.packed = of, [], {}
-        for node in store.each_node(view.run.id, after=len(self.attempts)):
+        new = list(view.finished_s)[len(self.attempts) :]
+        for node in store.each_node(view.run.id, new) if new else ():
             document = attempt_document(node, view.finished_s.get(node.id))
             self.packed[document.attempt] = zlib.compress(
                 dumped(document.model_dump(mode="json")), 1
@@ -68,14 +69,15 @@ def runs(store: Store) -> Parts:
     return [dumped(runs_document(store).model_dump(mode="json"))]
 
 
-def run(store: Store, run_id: str, kept: Kept) -> Parts:
-    """A run with its attempts in short."""
+def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
+    """A run with its attempts in short, without the first `have` that finished."""
     view = RunView.in_short(store, run_id)
     kept.read(store, view)
     best = standing_among(kept.attempts, view.promotions).best
     document = run_document_of(view, kept.attempts, _best_node(store, view, best))
     whole = document.model_dump(mode="json", exclude={"attempts"})
-    return _with_attempts(dumped(whole), [packed for _, packed in sorted(kept.packed.items())])
+    new = sorted(each.attempt for each in kept.attempts[have:])
+    return _with_attempts(dumped(whole), [kept.packed[attempt] for attempt in new])
 
 
 def _with_attempts(whole: bytes, packed: list[bytes]) -> Iterator[bytes]:

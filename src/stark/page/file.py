@@ -1,7 +1,6 @@
 """A run as one HTML file: the page's own modules and style, and the documents, compressed. It needs no network.
 
-The modules are put together into one, so their top-level names must differ; a test sees to it. The browser runs only what
-has the digests below, and loads nothing.
+The browser runs only what has the digests below, and loads nothing.
 """
 
 from __future__ import annotations
@@ -11,19 +10,16 @@ import gzip
 import hashlib
 import html
 import json
-import re
-from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
+from stark.page.bundle import bundled, static_text
 from stark.report.attempt_document import node_document
 from stark.report.document import run_document
 from stark.report.view import RunView
 
 LONG = 200
 """Characters from which on a text is kept once, however often it occurs."""
-
-_IMPORT = re.compile(r"^import \{[^}]*\} from \"\./(\w+\.js)\";\n", re.MULTILINE)
 
 
 def html_file(view: RunView) -> str:
@@ -33,7 +29,7 @@ def html_file(view: RunView) -> str:
     for node in view.nodes:
         document = node_document(view, node)
         documents[f"{run_path}/attempts/{node.id}"] = document.model_dump(mode="json")
-    script, style = bundled("app.js"), _static("style.css")
+    script, style = bundled("app.js"), static_text("style.css")
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -61,21 +57,6 @@ def html_file(view: RunView) -> str:
 """
 
 
-def bundled(entry: str) -> str:
-    """A module and all that it imports, as one module without imports."""
-    order: list[str] = []
-
-    def visit(name: str) -> None:
-        if name not in order:
-            for imported in _IMPORT.findall(_static(name)):
-                visit(imported)
-            order.append(name)
-
-    visit(entry)
-    parts = (_IMPORT.sub("", _static(name)).replace("\nexport ", "\n") for name in order)
-    return "\n".join(parts)
-
-
 def _packed(documents: dict[str, Any]) -> str:
     """The documents as compressed JSON. Prompts repeat each other, so lines of long texts are kept once."""
     lines: dict[str, int] = {}
@@ -90,10 +71,6 @@ def _packed(documents: dict[str, Any]) -> str:
     found = shared(documents)
     whole = json.dumps({"texts": list(lines), "documents": found}, separators=(",", ":"))
     return base64.b64encode(gzip.compress(whole.encode("ascii"), mtime=0)).decode("ascii")
-
-
-def _static(name: str) -> str:
-    return files("stark.page").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

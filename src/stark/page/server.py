@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.resources import files
 
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from starlette.routing import Route
 
 from stark.core.errors import StarkError, StoreError
 from stark.page import documents
+from stark.page.bundle import bundled
 from stark.page.control import Control
 from stark.page.guard import Guard
 from stark.page.source import Source
@@ -64,7 +66,7 @@ def make_app(store_url: str, control: Control | None = None) -> Starlette:
         return await answer(documents.runs)
 
     async def run(request: Request) -> Response:
-        return await answer(documents.run, request.path_params["run"], kept)
+        return await answer(documents.run, request.path_params["run"], _have(request), kept)
 
     async def attempt(request: Request) -> Response:
         return await answer(documents.attempt, *request.path_params.values())
@@ -96,14 +98,27 @@ def make_app(store_url: str, control: Control | None = None) -> Starlette:
     )
 
 
+def _have(request: Request) -> int:
+    """How many attempts of a run the page has already."""
+    given = request.query_params.get("have", "")
+    return int(given) if given.isascii() and given.isdigit() else 0
+
+
 async def static(request: Request) -> Response:
     """A file of the page."""
     name = request.path_params.get("name", "index.html")
+    if name == "app.js":  # in one request, not one after another
+        return Response(_script(), media_type=_TYPES["js"])
     file = files("stark.page").joinpath("static", name)
     kind = _TYPES.get(name.rpartition(".")[2])
     if kind is None or "/" in name or not file.is_file():
         return Response("there is no such file\n", 404)
     return Response(file.read_bytes(), media_type=kind)
+
+
+@cache
+def _script() -> str:
+    return bundled("app.js")
 
 
 async def _together(parts: documents.Parts) -> AsyncIterator[bytes]:

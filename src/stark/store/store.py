@@ -9,7 +9,7 @@ and cost; and a bench's budget. The store does not depend on the search, which r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeVar
 
@@ -349,14 +349,14 @@ class Store:
         """The finished attempts, in the order in which they finished."""
         return list(self.each_node(run_id))
 
-    def each_node(self, run_id: str, after: int = 0) -> Iterator[Node]:
-        """As `nodes`, one by one, so that not all need to fit into memory. The first `after` attempts are left out."""
+    def each_node(self, run_id: str, among: Collection[int] | None = None) -> Iterator[Node]:
+        """As `nodes`, one by one, so that not all need to fit into memory; of all attempts, or only those `among` these."""
+        which = () if among is None else (NodeRow.attempt.in_(among),)
         query = (
             select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
             .outerjoin_from(NodeRow, ArtifactRow)
-            .where(NodeRow.run_id == run_id)
+            .where(NodeRow.run_id == run_id, *which)
             .order_by(NodeRow.position)
-            .offset(after)
         )
         with self._database.reading(f"reading the nodes of run {run_id}") as connection:
             rows = connection.execution_options(yield_per=20).execute(query)

@@ -67,7 +67,7 @@ function lineOf(run, points, x, y, bottom, number, runs) {
   });
   return s("g", { class: `series series-${number}${runs.length > 1 ? " several" : ""}` },
     s("path", { class: "course", d: path }),
-    points.map((speedup, place) => {
+    points.length > MANY ? crowd(points, x, y, bottom) : points.map((speedup, place) => {
       const id = run.finished[place];
       const attempt = byId.get(id);
       const link = { href: `#/run/${encodeURIComponent(run.run.id)}/${id}`, tabindex: -1, "aria-label": `attempt ${id}` };
@@ -78,6 +78,17 @@ function lineOf(run, points, x, y, bottom, number, runs) {
         s("line", { class: noisy(speedup) ? "interval noisy" : "interval", x1: at, x2: at, y1: clamp(speedup.low), y2: clamp(speedup.high) }),
         sign(id === run.best ? "best" : "correct", at, y.place(speedup.ratio)));
     }));
+}
+
+const MANY = 120;
+
+/** So many attempts that their intervals would hide each other: small dots, and ticks for failures. */
+function crowd(points, x, y, bottom) {
+  return points.map((speedup, place) => {
+    const at = x.place(place + 1);
+    if (speedup === null) return s("line", { class: "tick-failed", x1: at, x2: at, y1: bottom - 5, y2: bottom });
+    return s("circle", { class: noisy(speedup) ? "crowd noisy" : "crowd", cx: at, cy: y.place(speedup.ratio), r: 1.7 });
+  });
 }
 
 /** The best kernel's speedup against each reference: a dot with its 95 % interval beside the line of equal speed. */

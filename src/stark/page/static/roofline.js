@@ -80,7 +80,8 @@ function points(run, roof, at) {
     const [x, y] = at(point);
     const kind = point.attempt === 0 ? "root" : point.attempt === run.best ? "best" : "correct";
     const text = `${point.attempt ? `attempt ${point.attempt}` : "eager"}: ${short(point.latency_ms)} ms, ${short(point.gb_s)} GB/s, ${short(point.tflop_s)} TFLOP/s, ${short(point.share * 100)} % of the roofline`;
-    const drawn = [s("title", null, text), sign(kind, x, y)];
+    const small = roof.points.length > 120 && kind === "correct";
+    const drawn = [s("title", null, text), small ? s("circle", { class: "crowd", cx: x, cy: y, r: 1.7 }) : sign(kind, x, y)];
     return point.attempt ? s("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${point.attempt}`, tabindex: -1, "aria-label": text }, drawn) : s("g", null, drawn);
   });
 }

@@ -4,7 +4,7 @@ import { against, course, named } from "./charts.js";
 import { resumeButton } from "./control.js";
 import { facts, h, section, table, visible } from "./dom.js";
 import { roofline } from "./roofline.js";
-import { inOneFile, read, runPath } from "./source.js";
+import { inOneFile, read, readAgain, runPath } from "./source.js";
 import { badge } from "./status.js";
 import { tree } from "./tree.js";
 
@@ -38,9 +38,9 @@ export async function runScreen(id) {
   const go = (attempt) => () => { if (attempt()) location.hash = `#/run/${encodeURIComponent(id)}/${attempt()}`; };
   return {
     title: run.run.problem.name,
-    element: h("div", null, title, head, section("Attempts", grown.element), side, roof, below),
+    element: h("div", null, title, head, h("div", { class: "work" }, section("Attempts", grown.element), side), roof, below),
     concerns: (runs) => runs.includes(run.run.id),
-    update: async () => { run = await read(runPath(id)); draw(); grown.update(run); },
+    update: async () => { run = await readAgain(run); grown.update(run); draw(); },
     keys: { best: go(() => run.best), next: go(() => run.attempts[0]?.attempt) },
   };
 }

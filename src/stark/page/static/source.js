@@ -27,6 +27,13 @@ export async function read(path) {
   return found;
 }
 
+/** A run again, of which only the attempts that finished since are read. */
+export async function readAgain(run) {
+  const found = await read(`${runPath(run.run.id)}?have=${run.finished.length}`);
+  const attempts = [...run.attempts, ...found.attempts].sort((a, b) => a.attempt - b.attempt);
+  return attempts.length === found.finished.length ? { ...found, attempts } : read(runPath(run.run.id));
+}
+
 export const runPath = (id) => `runs/${encodeURIComponent(id)}`;
 export const attemptPath = (id, attempt) => `${runPath(id)}/attempts/${attempt}`;
 

@@ -6,6 +6,8 @@ import { logScale } from "./scales.js";
 import { sign, words } from "./status.js";
 
 const ROW = 30;
+/** The rows that are drawn before the first paint; the others follow. */
+const FIRST = 60;
 /** Lines reach over the row, which may be taller on a narrow screen and cuts them off. */
 const OVER = 12;
 
@@ -14,6 +16,7 @@ export function tree(first) {
   const folded = new Set();
   let run = first;
   let kind = "all";
+  let most = FIRST;
   const rows = h("div", { role: "tree", class: "tree", "aria-label": "Attempts", onkeydown: (event) => move(event, folded, draw) });
   const count = h("span", { class: "quiet" });
   const filter = h("select", { "aria-label": "Which attempts", onchange: () => { kind = filter.value; draw(); } },
@@ -23,7 +26,11 @@ export function tree(first) {
   function draw() {
     const { shown, total } = layout(run, folded, kind);
     count.textContent = shown.length === total ? `${total} attempts` : `${shown.length} of ${total} attempts`;
-    reconcile(rows, shown, (row) => row.id, (row) => rowOf(row, run.run.id));
+    reconcile(rows, shown.slice(0, most), (row) => row.id, (row) => rowOf(row, run.run.id));
+    if (shown.length > most) {
+      most *= 4;
+      setTimeout(draw, 30);
+    }
     const current = rows.querySelector("[tabindex='0']") ?? rows.firstElementChild;
     current?.setAttribute("tabindex", "0");
   }
