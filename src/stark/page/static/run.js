@@ -2,7 +2,7 @@
 
 import { against, course, named } from "./charts.js";
 import { resumeButton } from "./control.js";
-import { facts, h, section, table, visible } from "./dom.js";
+import { brief, facts, h, section, table, visible } from "./dom.js";
 import { roofline } from "./roofline.js";
 import { inOneFile, read, readAgain, runPath } from "./source.js";
 import { badge } from "./status.js";
@@ -115,7 +115,7 @@ function leaderboard(run) {
   ]);
   return section("Leaderboard",
     table(["", "attempt", "idea", "time", "vs eager", "roofline", shown.some(meets) ? "error, meets" : "error"], rows, [3, 4, 5, 6]),
-    h("p", { class: "quiet" }, "As the search measured them. ", run.standing.join(". ")));
+    h("p", { class: "quiet" }, "As the search measured them. ", brief(run.standing.join(". "), 300)));
 }
 
 function happenings(run) {
