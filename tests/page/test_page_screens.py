@@ -222,6 +222,19 @@ def _delay(store: Store, page: Any, attempt: int) -> float:
     return time.monotonic() - committed
 
 
+def test_the_first_run_of_a_store_appears(browser: Browser, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/stark.db"
+    with Store.open(address) as store, serving(address) as site, browser.page() as page:
+        opened(page, site).get_by_text("There are no runs yet").wait_for()
+        _begin(store)
+        page.get_by_role("link", name="live").click()
+        page.get_by_role("heading", name="masked_softmax").wait_for()
+        page.get_by_text("No correct kernel yet, after 0 attempts.").wait_for()
+        store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
+        page.locator(".row.running").wait_for()
+        assert "in progress" in page.locator(".row.running").inner_text()
+
+
 def test_hostile_texts_change_nothing_but_their_box(browser: Browser, tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/stark.db"
     huge = HOSTILE + "\ud800" + "x" * 10_000_000

@@ -13,13 +13,14 @@ from rich.text import Text
 from stark.benches.running import BenchEvent, InRun, Left, Opened, Progress
 from stark.benches.tables import head
 from stark.cli.consoles import can_redraw
-from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, cut, spent_row, spinning
+from stark.cli.showing import FRAME_LINES, Screen, View, cut, spent_row, spinning
 from stark.core.bench import Cell
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.standing import best_node
 from stark.events import AttemptFinished, CheckBegan, CheckFinished, Event, Started, Stepped
 from stark.explain.evaluation import speedup_text
 from stark.explain.numbers import counted
+from stark.explain.run import STEP_WORDS
 from stark.search.tree import Tree
 
 

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from stark.cli.consoles import can_redraw
-from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, cut, spent_row, spinning
+from stark.cli.showing import FRAME_LINES, Screen, View, cut, spent_row, spinning
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
 from stark.core.run import Run
@@ -28,7 +28,14 @@ from stark.events import (
 )
 from stark.explain.evaluation import checked, reason, speedup_text, status
 from stark.explain.numbers import counted, milliseconds
-from stark.explain.run import estimate_line, idea, models_line, reference_line, replay_line
+from stark.explain.run import (
+    STEP_WORDS,
+    estimate_line,
+    idea,
+    models_line,
+    reference_line,
+    replay_line,
+)
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 

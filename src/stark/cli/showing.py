@@ -29,15 +29,6 @@ FRAME_LINES = 8
 NARROW = 100
 """On a screen with fewer columns, the progress bar is left out."""
 
-STEP_WORDS = {
-    "plan": "planning",
-    "code": "coding",
-    "debug": "repairing",
-    "solo": "writing",
-    "judge": "judging",
-    "check": "final check",
-}
-
 _FRAMES = Spinner("dots").frames
 
 Happening = TypeVar("Happening")

@@ -18,7 +18,7 @@ from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.standing import Standing, rank_key, standing, vs_eager
 from stark.core.usage import Spent
-from stark.explain.run import standing_lines
+from stark.explain.run import STEP_WORDS, standing_lines
 from stark.report.attempt_document import AttemptDocument, attempt_document
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
 from stark.report.facts import run_facts
@@ -44,6 +44,9 @@ class Pending(Frozen):
     parent: int
     action: Action
     step: str
+    """A role whose model is asked, `waiting`, or `judge`: with the judge or waiting for it."""
+
+    text: str
 
 
 class RunDocument(Frozen):
@@ -122,8 +125,9 @@ def run_document_of(
         finished=tuple(by_id),
         course=tuple(_course(finished, view.promotions)),
         pending=tuple(
-            Pending(attempt=attempt, step=view.steps.get(attempt, "waiting"), **dict(begun))
+            Pending(attempt=attempt, step=step, text=STEP_WORDS.get(step, step), **dict(begun))
             for attempt, begun in view.begun.items()
+            if (step := view.steps.get(attempt, "waiting"))
         ),
         ended=view.ended,
         best=standing.best,

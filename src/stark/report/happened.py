@@ -8,6 +8,7 @@ from itertools import islice
 from stark.core.base import Frozen
 from stark.explain.evaluation import checked
 from stark.explain.numbers import duration
+from stark.explain.run import STEP_WORDS
 from stark.report.attempt_document import AttemptDocument
 from stark.report.view import RunView
 
@@ -37,7 +38,9 @@ def _newest_first(view: RunView, finished: Sequence[AttemptDocument]) -> Iterato
         clock = _clock(view.elapsed_s)
         yield Happened(attempt=None, status="ended", time=clock, text=view.ended.detail)
     for attempt, step in reversed(list(view.steps.items())):
-        yield Happened(attempt=attempt, status="running", time=None, text=f"in progress: {step}")
+        yield Happened(
+            attempt=attempt, status="running", time=None, text=STEP_WORDS.get(step, step)
+        )
     for attempt, found in reversed(list(view.promotions.items())):
         text = f"final check: {checked(found)}"
         yield Happened(attempt=attempt, status=found.status, time=None, text=text)

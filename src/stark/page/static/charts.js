@@ -95,7 +95,7 @@ function crowd(points, x, y, bottom) {
 export function against(claims) {
   const [rowHeight, left] = [30, 104];
   const width = fitting(460);
-  const right = width - 120;
+  const right = width - 140;
   const ends = claims.flatMap(({ speedup }) => [speedup.ratio, Math.max(speedup.low, speedup.ratio / 4), Math.min(speedup.high, speedup.ratio * 4)]);
   const x = logScale(Math.min(0.8, ...ends) / 1.05, Math.max(1.25, ...ends) * 1.05, left, right);
   const height = claims.length * rowHeight + 22;
@@ -110,7 +110,7 @@ export function against(claims) {
         s("line", { class: "interval", x1: clamp(claim.speedup.low), x2: clamp(claim.speedup.high), y1: y, y2: y }),
         s("circle", { cx: x.place(claim.speedup.ratio), cy: y, r: 5 }),
         s("text", { class: "value", x: right + 12, y: y + 4 }, claim.factor.replace("x", "×")),
-        s("text", { class: "meaning", x: right + 62, y: y + 4 }, { noisy: "noisy", same: "equal", slower: "slower", faster: "" }[claim.meaning]));
+        s("text", { class: "meaning", x: right + 82, y: y + 4 }, { noisy: "noisy", same: "equal", slower: "slower", faster: "" }[claim.meaning]));
     }));
 }
 

@@ -19,7 +19,7 @@ const VERDICTS = {
 export async function runScreen(id) {
   let run = await read(runPath(id));
   const grown = tree(run);
-  const [head, side, roof, below] = [h("div", { class: "hero" }), h("div", { class: "columns" }), h("div"), h("div", { class: "columns" })];
+  const [head, side, roof, below] = [h("div", { class: "hero" }), h("div", { class: "columns lead" }), h("div"), h("div", { class: "columns" })];
   const title = h("div", { class: "title" });
 
   function draw() {

@@ -34,10 +34,13 @@ export async function runsScreen() {
   const summary = h("p", { class: "quiet", role: "status" });
   const head = h("tr");
   const body = h("tbody");
+  const all = h("div", { class: "wide" }, h("table", { class: "runs" }, h("thead", null, head), body));
+  const none = h("p", null, "There are no runs yet; ", h("code", null, "stark optimize PROBLEM"), " makes one, and this page will show it.");
   const chosen = new Set();
   const compare = h("button", { onclick: () => { const [a, b] = chosen; location.hash = `#/compare/${encodeURIComponent(a)}/0/${encodeURIComponent(b)}/0`; } }, "Compare two runs");
 
   function draw() {
+    [all.hidden, none.hidden] = [!found.runs.length, found.runs.length > 0];
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (run) => words.every((word) => `${run.id} ${run.problem} ${run.strategy} ${run.language} ${state(run)} ${run.confirmed ? "confirmed" : ""}`.toLowerCase().includes(word));
     const value = COLUMNS.find(([name]) => name === column)[1];
@@ -86,8 +89,7 @@ export async function runsScreen() {
     element: h("div", null,
       h("h1", null, "Runs"),
       h("div", { class: "tools" }, search, compare, summary),
-      found.runs.length ? h("div", { class: "wide" }, h("table", { class: "runs" }, h("thead", null, head), body))
-        : h("p", null, "There are no runs yet; ", h("code", null, "stark optimize PROBLEM"), " makes one, and this page will show it."),
+      all, none,
       started?.element),
     concerns: () => true,
     update: async () => { found = await read("runs"); draw(); await started?.update(); },

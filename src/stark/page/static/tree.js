@@ -45,7 +45,7 @@ export function tree(first) {
 function layout(run, folded, kind) {
   const attempts = [
     ...run.attempts,
-    ...run.pending.map((one) => ({ ...one, status: "running", idea: `${words(one.action)}: ${one.step}`, speedups: {}, figures: null, role: one.step })),
+    ...run.pending.map((one) => ({ ...one, status: "running", idea: `in progress, to ${one.action} ${one.parent ? `attempt ${one.parent}` : "the reference"}`, speedups: {}, figures: null, role: one.text })),
   ];
   const kept = filtered(attempts, run, kind);
   const children = new Map();
@@ -99,7 +99,7 @@ function asRow(one, run, place) {
 }
 
 /** The idea; where its title was cut, the beginning of the strategy that it was cut from. */
-const whole = (one) => (one.title?.endsWith("…") ? one.idea.replace(one.title, one.strategy.trim().split("\n")[0].slice(0, 200)) : one.idea);
+const whole = (one) => (one.title?.endsWith("…") ? one.idea.replace(one.title, one.strategy.trim().split("\n")[0].replace(/[*`]+/g, "").slice(0, 200)) : one.idea);
 
 function rowOf(row, run) {
   const note = row.refuted ? " refuted by the final check" : row.checked ? " passed the final check" : "";
