@@ -44,6 +44,7 @@ export function resumeButton(run) {
 /** A form that starts a run, and the jobs that were started from the page. `update()` reads them again. */
 export function jobs() {
   const list = h("div");
+  let later = null;
   const said = h("p", { class: "quiet", role: "status" });
   const field = (name, text, more) => h("label", null, `${text} `, h("input", { name, ...more }));
   const form = h("form", { class: "tools", onsubmit: start },
@@ -64,6 +65,9 @@ export function jobs() {
     list.replaceChildren(...(found.jobs.length ? [table(["command", "state", "last line", "stop"], found.jobs.map((job, number) => [
       h("code", null, visible(job.command)), job.code === null ? "running" : `ended with ${job.code}`, visible(job.lines.at(-1) ?? ""),
       job.code === null ? h("button", { onclick: stop(number) }, "Stop") : ""]))] : []));
+    clearTimeout(later);
+    // A job that ends without a change of the store is no news.
+    if (found.jobs.some((job) => job.code === null)) later = setTimeout(() => list.isConnected && update().catch(() => null), 2000);
   }
 
   return { element: section("Start a run", form, said, list), update };
