@@ -76,7 +76,9 @@ def take(browser: Browser, address: str, theme: str, path: Path) -> None:
     height = min(page.evaluate("document.documentElement.scrollHeight"), TALLEST)
     page.set_viewport_size({"width": WINDOW, "height": height})
     picture = Image.open(io.BytesIO(page.screenshot()))
-    picture.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)  # a third of the size
+    picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )  # a third of the size
     page.close()
 
 
