@@ -12,9 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stark.benches.document import report_document
-from stark.benches.report import make_report
-from stark.benches.tables import sheets
 from stark.core.errors import UsageError
 from stark.core.measurement import speedup
 from stark.core.node import ROOT, Node
@@ -114,6 +111,10 @@ def attempt(store: Store, run_id: str, attempt: int) -> Parts:
 
 def bench(store: Store, name: str) -> Parts:
     """A bench: its report with its tables."""
+    from stark.benches.document import report_document  # a megabyte that many pages never need
+    from stark.benches.report import make_report
+    from stark.benches.tables import sheets
+
     report = make_report(store, store.bench(name))
     tables = [sheet._asdict() for sheet in sheets(report)]
     return [dumped({"version": 1, **report_document(report), "tables": tables})]
