@@ -23,6 +23,7 @@ from stark.options import checked_options
 from stark.recorded import (
     RecordedReplies,
     Recording,
+    keep,
     read_recording,
     record,
     write_recording,
@@ -32,6 +33,7 @@ from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from support.executor import FakeExecutor, invented
 from support.nodes import correct, failure
+from support.recordings import RESULTS
 from support.replies import prompt_of
 
 ATTEMPTS = 15
@@ -401,3 +403,12 @@ async def test_a_replay_keeps_the_precision_unless_another_is_chosen(store: Stor
 
     assert Limits(precision="tf32", build_s=60) == kept.config.limits
     assert "reference" == chosen.config.limits.precision
+
+
+def test_a_recording_can_be_kept_and_recorded_again() -> None:
+    recording = read_recording(next(RESULTS.rglob("rmsnorm-swiglu-stark.json.gz")))
+    with Store.open("sqlite://") as kept:
+        keep(recording, kept)
+
+        assert recording == record(kept, kept.run(recording.run.id))
+        assert list(recording.promotions) == list(kept.promotions(recording.run.id))

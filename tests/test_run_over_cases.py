@@ -104,7 +104,7 @@ async def test_a_report_shows_the_objective_and_each_case(store: Store) -> None:
     await samples.work(store, RUN, FakeCases(faster_in_decode), replies)
     view = RunView.of_store(store, RUN.id)
 
-    document = json.loads(json.dumps(run_document(view)))
+    document = json.loads(run_document(view).model_dump_json())
 
     assert document["reference_latency_ms"] == pytest.approx(2.0)
     best = next(each for each in document["attempts"] if each["attempt"] == document["best"])

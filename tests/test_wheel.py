@@ -92,6 +92,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
         "stark/demo/cpp.json.gz",
         "stark/demo/triton.json.gz",
         "stark/report/kernel_main.txt",
+        "stark/page/static/app.js",
         "stark/agents/prompts/plan.md",
         "stark/languages/cpp.md",
         "stark/languages/techniques/cpp/simd.md",

@@ -19,7 +19,7 @@ from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.core.run import Run, RunConfig
+from stark.core.run import Ended, Run, RunConfig
 from stark.core.usage import Cost
 from stark.store import Store
 
@@ -151,6 +151,31 @@ def record(store: Store, run: Run) -> Recording:
         calls=tuple(call for call in store.calls(run.id) if call.attempt <= last),
         promotions=store.promotions(run.id),
     )
+
+
+def keep(recording: Recording, store: Store) -> None:
+    """Store a recorded run under its own id, so that it can be shown beside others. Raises StoreError if the id is taken.
+
+    A recording has no times. The time of an attempt is what the calls of the attempts finished until then took together. The run
+    counts as ended when it has as many attempts as its budget allows.
+    """
+    run, elapsed_s = recording.run, 0.0
+    store.create_run(run)
+    store.set_reference(run.id, recording.reference)
+    for attempt, selection in recording.selections.items():
+        store.begin_attempt(run.id, attempt, selection)
+    for call in recording.calls:
+        asked = store.begin_call(run.id, call.attempt, call.role, call.reply.model, Cost())
+        store.add_call(run.id, call, asked, elapsed_s)
+    for node in recording.nodes:
+        elapsed_s += sum(
+            call.reply.usage.seconds for call in recording.calls if call.attempt == node.id
+        )
+        store.add_node(run.id, node, elapsed_s)
+    for attempt, found in recording.promotions.items():
+        store.add_promotion(run.id, attempt, found)
+    if (made := len(recording.nodes)) >= run.config.budget.attempts:
+        store.end_run(run.id, Ended(kind="attempts", detail=f"{made} attempts made"))
 
 
 def _without_paths(config: RunConfig) -> RunConfig:

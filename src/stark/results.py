@@ -15,7 +15,9 @@ from stark.deploy.certificate import certificate
 from stark.deploy.package import Contents, write_package
 from stark.explain.evaluation import reason, speedup_text, status
 from stark.explain.run import price
+from stark.report.document import run_document
 from stark.report.kernel import facts, kernel_file, kernel_name
+from stark.report.notebook import notebook_html
 from stark.report.view import RunView
 
 
@@ -136,6 +138,10 @@ class Result(RunView):
     def speedup(self) -> float | None:
         """The kernel's median speedup against eager; None without a kernel."""
         return None if self.kernel is None else self.kernel.speedup.ratio
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the headline, the course, the fastest attempts and the cost."""
+        return notebook_html(run_document(self))
 
     def __repr__(self) -> str:
         ended = "not ended" if self.ended is None else f"ended: {self.ended.detail}"

@@ -9,7 +9,7 @@ from report_samples import CANDIDATE, RUN, node_of_source, reference, text_of
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Evaluation
 from stark.evaluating import Judged, shortfall
-from stark.report.document import evaluation_summary
+from stark.report.evaluation_document import evaluation_document
 from stark.report.evaluations import judged_text
 from stark.report.junit import junit_xml
 from stark.report.kernel import kernel_file
@@ -42,7 +42,7 @@ def test_a_failure_names_its_case() -> None:
 
     assert "case prefill: output 0: relative error 0.31" in said
     assert "case prefill: output 0" in junit_xml(cases.PROBLEM, [judged(FAILED)], {})
-    assert "prefill" == evaluation_summary(FAILED)["case"]
+    assert "prefill" == evaluation_document(FAILED).case
 
 
 def test_an_attempt_is_shown_over_all_cases_and_in_each() -> None:

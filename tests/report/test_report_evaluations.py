@@ -11,7 +11,7 @@ from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.evaluating import Judged
-from stark.report.document import evaluation_summary
+from stark.report.evaluation_document import evaluation_document
 from stark.report.evaluations import judged_text
 from support.nodes import PROFILE, correct, failure, measurement
 
@@ -38,15 +38,15 @@ def test_of_several_files_only_what_binds_each_is_told() -> None:
 
 
 def test_programs_get_the_bottleneck_by_its_kind() -> None:
-    summary = evaluation_summary(PROFILED)
+    summary = evaluation_document(PROFILED).model_dump(mode="json")
 
     assert "latency" == summary["bottleneck"]["kind"]
-    assert evaluation_summary(correct(0.5))["bottleneck"] is None
-    assert evaluation_summary(failure("incorrect"))["bottleneck"] is None
+    assert evaluation_document(correct(0.5)).model_dump(mode="json")["bottleneck"] is None
+    assert evaluation_document(failure("incorrect")).model_dump(mode="json")["bottleneck"] is None
 
 
 def test_programs_get_the_errors_and_the_class() -> None:
-    accuracy = evaluation_summary(PROFILED)["accuracy"]
+    accuracy = evaluation_document(PROFILED).model_dump(mode="json")["accuracy"]
 
     assert (2e-7, 1e-7, 2e-5) == (
         accuracy["relative_rms"],
@@ -54,7 +54,7 @@ def test_programs_get_the_errors_and_the_class() -> None:
         accuracy["budget"],
     )
     assert ("fp32-split", "reference") == (accuracy["precision"], accuracy["meets"])
-    assert evaluation_summary(failure("incorrect"))["accuracy"] is None
+    assert evaluation_document(failure("incorrect")).model_dump(mode="json")["accuracy"] is None
 
 
 def test_every_correct_file_shows_its_errors_and_the_class() -> None:

@@ -61,7 +61,7 @@ def test_the_best_of_the_search_is_no_winner_before_a_final_check() -> None:
     assert working(1) == searched.best
     assert searched.winner is None
     document = run_document(searched)
-    assert (1, (1,), False) == (document["best"], document["group"], document["confirmed"])
+    assert (1, (1,), False) == (document.best, document.group, document.confirmed)
 
 
 def test_an_attempt_faster_than_the_roofline_is_called_doubtful() -> None:

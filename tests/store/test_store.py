@@ -306,6 +306,7 @@ def test_summaries_say_how_each_run_stands(begun: Store) -> None:
         "language": "triton",
         "budget_attempts": 30,
         "ended": None,
+        "confirmed": False,
     }
     none = {"best_attempt": None, "latency_ms": None, "speedup": None}
     assert newer == RunSummary(id="newer", attempts=0, correct=0, **none, **common)

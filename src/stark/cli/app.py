@@ -242,14 +242,47 @@ def show(
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")
     ] = False,
+    html: Annotated[
+        Path | None, option("FILE", "Write RUN as one HTML file that opens without a network.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, option("FILE", "Write a comment for a pull request, in Markdown.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show RUN with its tree, or one attempt of it in full."""
-    from stark.cli.reading import show_run
+    from stark.cli.reading import show_run, write_run
 
+    if html is not None or markdown is not None:
+        write_run(run, settings, html, markdown)
+        return
     if attempt is None and run.isdigit():
         run, attempt = "last", int(run)
     show_run(run, attempt, settings, source, prompt, json)
+
+
+@command(app, "store")
+def ui(
+    settings: Settings,
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RECORDING", help="Show these recordings instead of the store."),
+    ] = None,
+    port: Annotated[
+        int, option("NUMBER", "Where the page is; the next free port if it is busy.", min=1)
+    ] = 8765,
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control",
+            help="Also start, stop and resume runs from the page, with the token in the printed address.",
+        ),
+    ] = False,
+) -> int:
+    """Serve a page of all runs to browsers on this machine, live while runs go on. It only reads the store."""
+    from stark.cli.serving import serve_page
+
+    return serve_page(recordings or [], settings, port, control)
 
 
 @command(app, "store")

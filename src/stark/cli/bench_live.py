@@ -20,7 +20,7 @@ from stark.core.standing import best_node
 from stark.events import AttemptFinished, CheckBegan, CheckFinished, Event, Started, Stepped
 from stark.explain.evaluation import speedup_text
 from stark.explain.numbers import counted
-from stark.report.progress import STEP_WORDS
+from stark.explain.run import STEP_WORDS
 from stark.search.tree import Tree
 
 

@@ -31,7 +31,7 @@ from stark.evaluator.executors import open_executor
 from stark.explain.numbers import counted
 from stark.languages import language
 from stark.options import RunOptions, checked_options
-from stark.report.document import evaluation_summary
+from stark.report.evaluation_document import evaluation_document
 from stark.report.evaluations import judged_text
 from stark.report.junit import junit_xml
 
@@ -141,7 +141,7 @@ def _document(
             {
                 "file": each.file,
                 "language": each.candidate and each.candidate.language,
-                **evaluation_summary(each.evaluation),
+                **evaluation_document(each.evaluation).model_dump(mode="json"),
                 "shortfall": missed.get(each.file),
                 "evaluation": each.evaluation.model_dump(mode="json"),
             }

@@ -106,7 +106,7 @@ def _document(
         "regions": [
             {
                 "module": each.region.module,
-                "run": each.result and run_document(each.result),
+                "run": each.result and run_document(each.result).model_dump(mode="json"),
                 "kernel": file,
                 "reason": each.reason or None,
             }

@@ -25,6 +25,7 @@ from stark.events import (
 )
 from stark.explain.evaluation import speedup_text
 from stark.explain.run import (
+    STEP_WORDS,
     estimate_line,
     idea,
     mode_line,
@@ -32,7 +33,7 @@ from stark.explain.run import (
     reference_line,
     replay_line,
 )
-from stark.report.progress import DRAINING, STEP_WORDS, Lines
+from stark.report.progress import DRAINING, Lines
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stark.cli import consoles
+from stark.cli.places import check_file
 from stark.cli.settings import Settings
 from stark.core.errors import UsageError
 from stark.explain.numbers import counted
 from stark.recorded import read_recording, record, write_recording
-from stark.report.document import node_document, run_document
+from stark.report.attempt_document import node_document
+from stark.report.document import run_document
+from stark.report.markdown import run_markdown
 from stark.report.node import node_of, node_text, python
 from stark.report.run import run_text, runs_table
 from stark.report.view import RunView
@@ -49,7 +52,7 @@ def show_run(
     elif attempt is not None:
         node = node_of(view, attempt)
         if as_json:
-            consoles.print_json(node_document(view, node))
+            consoles.print_json(node_document(view, node).model_dump(mode="json"))
         elif prompt:
             consoles.write("".join(_conversation(view, attempt)))
         else:
@@ -59,9 +62,26 @@ def show_run(
             "name the attempt whose prompts are to be shown, such as `stark show last 1 --prompt`"
         )
     elif as_json:
-        consoles.print_json(run_document(view))
+        consoles.print_json(run_document(view).model_dump(mode="json"))
     else:
         console.print(run_text(view, console.width))
+
+
+def write_run(asked: str, settings: Settings, html: Path | None, markdown: Path | None) -> None:
+    """Write a run as one HTML file, as Markdown, or both."""
+    view = _view(asked, settings)
+    if html is not None:
+        from stark.page.file import html_file
+
+        _write(html, "--html", html_file(view))
+    if markdown is not None:
+        _write(markdown, "--markdown", run_markdown(run_document(view)))
+
+
+def _write(path: Path, option: str, text: str) -> None:
+    check_file(path, option)
+    path.write_text(text, encoding="utf-8", errors="replace")
+    consoles.say(f"{path}: {path.stat().st_size / 1000:,.0f} kB")
 
 
 def _conversation(view: RunView, attempt: int) -> Iterator[str]:

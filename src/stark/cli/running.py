@@ -97,7 +97,8 @@ def _work(
     if kernel is not None and kernel.confirmed:
         path = kernel.save(output or kernel_path(store, result.run_id))
     if as_json:
-        consoles.print_json(run_document(result) | {"kernel": path and str(path)})
+        document = run_document(result).model_dump(mode="json")
+        consoles.print_json(document | {"kernel": path and str(path)})
     else:
         _show(result, path)
     return 0 if path is not None else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 from stark.core.cases import Weighing, least
 from stark.core.device import Roofline
@@ -145,13 +146,26 @@ def status(evaluation: Evaluation) -> str:
 def verdict(correct: Correct, reference: str = "eager") -> str:
     """The speedup and, unless it is too noisy, what its interval means. Before the final check, a win is unconfirmed."""
     speedup = correct.speedup_vs(reference)
+    unconfirmed = " (unconfirmed)" if correct.effort == "search" else ""
+    meanings: dict[Meaning, str] = {
+        "noisy": "",
+        "faster": f", faster{unconfirmed}",
+        "slower": ", slower than the reference",
+        "same": ", no measurable difference",
+    }
+    return speedup_text(speedup) + meanings[meaning(speedup)]
+
+
+Meaning = Literal["noisy", "faster", "slower", "same"]
+
+
+def meaning(speedup: Speedup) -> Meaning:
+    """What the 95 % interval of a speedup says."""
     if speedup.too_noisy:
-        return speedup_text(speedup)
+        return "noisy"
     if speedup.low > 1:
-        meaning = "faster (unconfirmed)" if correct.effort == "search" else "faster"
-    else:
-        meaning = "slower than the reference" if speedup.high < 1 else "no measurable difference"
-    return f"{speedup_text(speedup)}, {meaning}"
+        return "faster"
+    return "slower" if speedup.high < 1 else "same"
 
 
 def checked(evaluation: Evaluation) -> str:

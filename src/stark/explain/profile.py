@@ -72,7 +72,7 @@ def step_lines(profile: Profile) -> Iterator[str]:
     room = SHOWN if len(telling) <= SHOWN else SHOWN - 1
     shown = telling[:room]
     for step in shown:
-        yield f"- {step.share:.0%} {_step(step)}"
+        yield f"- {step.share:.0%} {step_text(step)}"
     rest = 1 - sum(step.share for step in shown)
     if len(shown) < SHOWN and rest >= 0.01:
         yield f"- {rest:.0%} everything else"
@@ -126,7 +126,8 @@ def _achieved(profiled: Profiled) -> str:
     return f"achieved: {', '.join(parts)}"
 
 
-def _step(step: Step) -> str:
+def step_text(step: Step) -> str:
+    """One step in a line: its name, how often it runs, and how its kernel is launched."""
     shown = kernel_name(step.name)
     text = f"{step.operator} ({shown})" if step.operator else shown
     if step.count > 1.5:

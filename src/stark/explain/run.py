@@ -14,6 +14,17 @@ from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than, objective_text
 from stark.explain.numbers import counted, listed, milliseconds
 
+STEP_WORDS = {
+    "waiting": "waiting",
+    "plan": "planning",
+    "code": "coding",
+    "debug": "repairing",
+    "solo": "writing",
+    "judge": "judging",
+    "check": "final check",
+}
+"""What happens in each step of an attempt."""
+
 
 def idea(node: Node) -> str:
     """What an attempt is, in one line: the plan it implements, or the attempt it repairs or repeats."""

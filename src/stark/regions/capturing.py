@@ -9,6 +9,7 @@ from torch import nn
 
 from stark.capturing.calls.recording import Calls
 from stark.capturing.entry import capture
+from stark.core.errors import StarkError
 from stark.regions.results import Captured, Region
 
 

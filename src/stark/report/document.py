@@ -1,104 +1,202 @@
-"""A run, an attempt or an evaluation as plain data: the output of `--json`.
+"""A run as one versioned document of plain data: what `--json` prints, and what pages and notebooks render.
 
-Derived figures (latency, speedup, share of the roofline) are included. An unknown number is null.
+Derived figures (latency, speedup, share of the roofline) are included. An unknown number is null. `docs/schema.json`
+describes the document; its `version` changes when a field is removed or means something else.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Literal
 
-from stark.core.call import spent_by_role
+from stark.core.base import Frozen
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import Node
-from stark.explain.evaluation import explain
-from stark.explain.profile import bottleneck_text
+from stark.core.node import ROOT, Action, Node
+from stark.core.reference import Reference
+from stark.core.run import Ended, Run
+from stark.core.standing import Standing, rank_key, standing, vs_eager
+from stark.core.usage import Spent
+from stark.explain.run import STEP_WORDS, standing_lines
+from stark.report.attempt_document import AttemptDocument, attempt_document
+from stark.report.evaluation_document import EvaluationDocument, evaluation_document
+from stark.report.facts import run_facts
+from stark.report.happened import Happened, happened
+from stark.report.headline import Headline, headline
+from stark.report.roofline_document import RooflineDocument, roofline_document, roofline_point
+from stark.report.spending import Row, spending_notes, spending_rows
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 
-Document = dict[str, Any]
+LEADERS = 5
+"""The number of attempts in a leaderboard."""
 
 
-def run_document(view: RunView) -> Document:
-    """A run with its finished attempts; their sources and model calls are in `node_document`."""
-    failures, repaired = failures_repaired(view.nodes)
-    standing, reference = view.standing, view.reference
-    return {
-        "run": view.run.model_dump(mode="json"),
-        "reference": None if reference is None else reference.model_dump(mode="json"),
-        "reference_latency_ms": None if reference is None else reference.latency_ms,
-        "attempts": list(map(attempt_document, sorted(view.nodes, key=lambda node: node.id))),
-        "ended": None if view.ended is None else view.ended.model_dump(mode="json"),
-        "best": standing.best,
-        "group": standing.group,
-        "confirmed": standing.confirmed,
-        "final_checks": {
-            attempt: evaluation_summary(found) for attempt, found in view.promotions.items()
+Checks = Mapping[int, Evaluation]
+"""The final check's evaluations, by attempt."""
+
+
+class Pending(Frozen):
+    """An attempt in flight."""
+
+    attempt: int
+    parent: int
+    action: Action
+    step: str
+    """A role whose model is asked, `waiting`, or `judge`: with the judge or waiting for it."""
+
+    text: str
+
+
+class RunDocument(Frozen):
+    """A run with its attempts in short; their sources and model calls are in `NodeDocument`."""
+
+    version: Literal[1] = 1
+    run: Run
+    headline: Headline
+    facts: tuple[tuple[str, str], ...]
+    """The configuration, the device and the reference, as names with texts."""
+
+    reference: Reference | None
+    reference_latency_ms: float | None
+    attempts: tuple[AttemptDocument, ...]
+    """The finished ones, by number."""
+
+    finished: tuple[int, ...]
+    """The attempts in the order in which they finished."""
+
+    course: tuple[int | None, ...]
+    """For each of `finished`, the best attempt until then, as the search measured it. Attempts that failed the final check
+    do not count."""
+
+    pending: tuple[Pending, ...]
+    ended: Ended | None
+    best: int | None
+    group: tuple[int, ...]
+    """The best attempt, and those that the measurements cannot tell apart from it."""
+
+    confirmed: bool
+    leaders: tuple[int, ...]
+    """The fastest attempts: the group first."""
+
+    standing: tuple[str, ...]
+    """What the leaders' marks mean."""
+
+    final_checks: dict[int, EvaluationDocument]
+    correct: int
+    statuses: dict[str, int]
+    """The number of attempts by status."""
+
+    failures_taken_up: int
+    failures_repaired: int
+    spent: Spent
+    roles: dict[str, Spent]
+    spending: tuple[Row, ...]
+    spending_notes: tuple[str, ...]
+    roofline: RooflineDocument | None
+    happened: tuple[Happened, ...]
+    """The newest events first; not all of them."""
+
+
+def run_document(view: RunView) -> RunDocument:
+    """The document of a run in its current state."""
+    finished = [attempt_document(node, view.finished_s.get(node.id)) for node in view.nodes]
+    return run_document_of(view, finished, view.best)
+
+
+def run_document_of(
+    view: RunView, finished: Sequence[AttemptDocument], best: Node | None
+) -> RunDocument:
+    """The document from the attempts in the order in which they finished; the view needs no nodes.
+
+    `best` is the attempt with the star, with the evaluation that ranks it first.
+    """
+    failures, repaired = failures_repaired(finished)
+    standing, reference = standing_among(finished, view.promotions), view.reference
+    by_id = {each.attempt: each for each in finished}
+    return RunDocument(
+        run=view.run,
+        headline=headline(view, standing, best, len(finished)),
+        facts=tuple(run_facts(view)),
+        reference=reference,
+        reference_latency_ms=reference and reference.latency_ms,
+        attempts=tuple(by_id[id] for id in sorted(by_id)),
+        finished=tuple(by_id),
+        course=tuple(_course(finished, view.promotions)),
+        pending=tuple(
+            Pending(attempt=attempt, step=step, text=STEP_WORDS.get(step, step), **dict(begun))
+            for attempt, begun in view.begun.items()
+            if (step := view.steps.get(attempt, "waiting"))
+        ),
+        ended=view.ended,
+        best=standing.best,
+        group=standing.group,
+        confirmed=standing.confirmed,
+        leaders=leaders(finished, view.promotions),
+        standing=tuple(standing_lines(standing)),
+        final_checks={
+            attempt: evaluation_document(found) for attempt, found in view.promotions.items()
         },
-        "correct": sum(node.works for node in view.nodes),
-        "failures_taken_up": failures,
-        "failures_repaired": repaired,
-        "spent": view.spent.model_dump(mode="json"),
-        "roles": {role: spent.model_dump(mode="json") for role, spent in view.roles.items()},
+        correct=sum(each.works for each in finished),
+        statuses=dict(Counter(each.status for each in finished)),
+        failures_taken_up=failures,
+        failures_repaired=repaired,
+        spent=view.spent,
+        roles=view.roles,
+        spending=tuple(spending_rows(view.roles)),
+        spending_notes=tuple(spending_notes(view.roles)),
+        roofline=reference and _roofline(reference, by_id, best),
+        happened=happened(view, finished),
+    )
+
+
+def standing_among(finished: Iterable[AttemptDocument], checks: Checks) -> Standing:
+    """The ranking of the attempts."""
+    speedups = {
+        each.attempt: each.speedups.get("eager") for each in finished if each.duplicate_of is None
     }
+    return standing(speedups, {attempt: vs_eager(found) for attempt, found in checks.items()})
 
 
-def attempt_document(node: Node) -> Document:
-    """An attempt in short: its parent, plan and result."""
-    return {
-        "attempt": node.id,
-        "parent": node.parent,
-        "action": node.action,
-        "role": node.role,
-        "title": node.plan.name if node.plan else None,
-        "strategy": node.plan.strategy if node.plan else None,
-        "duplicate_of": node.duplicate_of,
-        **evaluation_summary(node.evaluation),
-    }
+def leaders(finished: Sequence[AttemptDocument], checks: Checks) -> tuple[int, ...]:
+    """The fastest attempts, the best and those that cannot be told apart from it first. Refuted ones are left out."""
+    refuted = _refuted(checks)
+    search = standing_among([each for each in finished if each.attempt not in refuted], {})
+    ranked = chain(standing_among(finished, checks).group, search.group, search.ranking)
+    return tuple(dict.fromkeys(ranked))[:LEADERS]
 
 
-def node_document(view: RunView, node: Node) -> Document:
-    """An attempt with its source and model calls."""
-    calls = [call for call in view.calls if call.attempt == node.id]
-    return {
-        **attempt_document(node),
-        "node": node.model_dump(mode="json"),
-        "calls": [call.model_dump(mode="json") for call in calls],
-        "roles": {
-            role: spent.model_dump(mode="json") for role, spent in spent_by_role(calls).items()
-        },
-    }
+def _refuted(checks: Checks) -> set[int]:
+    """The attempts that failed the final check."""
+    return {id for id, found in checks.items() if not isinstance(found, Correct)}
 
 
-def evaluation_summary(evaluation: Evaluation) -> Document:
-    """Status, evidence and derived figures."""
-    summary: Document = {"status": evaluation.status, "evidence": explain(evaluation)}
-    if not isinstance(evaluation, Correct):
-        unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "accuracy", "bottleneck"))
-        failed = {} if evaluation.case is None else {"case": evaluation.case}
-        return {**summary, **failed, **unknown, "speedups": {}}
-    profiled, speedups = evaluation.profiled, map(evaluation.speedup_vs, evaluation.references)
-    return {
-        **summary,
-        "latency_ms": evaluation.latency_ms,
-        "speedups": {each.reference: each.model_dump(mode="json") for each in speedups},
-        "roofline_fraction": evaluation.roofline_fraction,
-        "accuracy": evaluation.accuracy.model_dump(mode="json"),
-        "bottleneck": None
-        if profiled is None
-        else {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)},
-        **_cases(evaluation),
-    }
+def _course(finished: Iterable[AttemptDocument], checks: Checks) -> Iterator[int | None]:
+    """The best attempt after each finished attempt."""
+    refuted, best = _refuted(checks), None
+    for each in finished:
+        speedup = each.speedups.get("eager")
+        if speedup is not None and (each.duplicate_of or each.attempt) not in refuted:
+            key = rank_key(speedup, each.attempt)
+            best = key if best is None else min(best, key)
+        yield best and best[2]
 
 
-def _cases(correct: Correct) -> Document:
-    """The objective and each case, if the problem has cases. `bottleneck` is then the main case's."""
-    if correct.weighing is None:
-        return {}
-    return {
-        "objective": correct.weighing.objective,
-        "main_case": correct.weighing.main,
-        "cases": {
-            case: {"weight": correct.weighing.weights[case], **evaluation_summary(each)}
-            for case, each in correct.cases.items()
-        },
-    }
+def _roofline(
+    reference: Reference, attempts: Mapping[int, AttemptDocument], best: Node | None
+) -> RooflineDocument | None:
+    """The roofline with every distinct kernel; the best one as the evaluation that ranks it first measured it."""
+    path: list[int] = []
+    if best is not None:
+        path, above = [best.id], best.parent
+        while above != ROOT:
+            path.append(above)
+            above = attempts[above].parent
+        path.append(ROOT)
+    points = (
+        roofline_point(best.id, best.evaluation) if best and best.id == id else each.point
+        for id, each in attempts.items()
+        if each.duplicate_of is None
+    )
+    return roofline_document(reference, filter(None, points), tuple(reversed(path)))

@@ -13,21 +13,11 @@ from rich.text import Text
 
 from stark.core.call import Call, spent_by_role
 from stark.core.errors import UsageError
-from stark.core.evaluation import Correct, Evaluation
+from stark.core.evaluation import Evaluation
 from stark.core.node import ROOT, Node
-from stark.explain.evaluation import (
-    accuracy_text,
-    evidence,
-    measured,
-    objective_text,
-    roofline_text,
-    speedup_text,
-    status,
-    verdict,
-)
-from stark.explain.numbers import milliseconds
-from stark.explain.profile import profile_lines
+from stark.explain.evaluation import status
 from stark.explain.run import idea
+from stark.report.facts import WARNING, evaluation_facts
 from stark.report.spending import fit_line, spending
 from stark.report.tables import STATUS_STYLES, facts
 from stark.report.view import RunView
@@ -61,52 +51,9 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     """The status with all its evidence."""
     table = facts()
     table.add_row("status", Text(status(evaluation), STATUS_STYLES[evaluation.status]))
-    if isinstance(evaluation, Correct):
-        for name, text in _measurements(evaluation):
-            table.add_row(Text(name), Text(text))
-    else:
-        table.add_row("evidence", Text(evidence(evaluation)))
-    if evaluation.seconds:
-        spent = ", ".join(f"{phase} {s:.2g}" for phase, s in evaluation.seconds.items())
-        table.add_row("seconds", spent)
-    if evaluation.sandbox:
-        table.add_row("sandbox", ", ".join(evaluation.sandbox))
-    for warning in evaluation.warnings:
-        table.add_row("warning", Text(warning, "yellow"))
+    for name, text in evaluation_facts(evaluation):
+        table.add_row(Text(name), Text(text, "yellow" if name == WARNING else ""))
     return table
-
-
-def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
-    """What was measured; with several cases, first over all of them, then in each."""
-    weighing = correct.weighing
-    if weighing is None:
-        yield "latency", measured(correct.candidate)
-    else:
-        yield "objective", objective_text(weighing)
-        yield "latency", f"{milliseconds(correct.latency_ms)} (geometric mean)"
-    for name in correct.references:
-        speedup = verdict(correct) if name == "eager" else speedup_text(correct.speedup_vs(name))
-        yield name, f"{milliseconds(correct.reference_ms(name))}, so {speedup}"
-    if weighing is None:
-        yield from _limits(correct)
-        return
-    for case, each in correct.cases.items():
-        yield f"case {case}", f"weight {weighing.weights[case]:g}"
-        yield from _measurements(each)
-
-
-def _limits(correct: Correct) -> Iterator[tuple[str, str]]:
-    """The roofline, the accuracy, the profile and the device of one case."""
-    roof, accuracy = correct.roofline, correct.accuracy
-    work = f"{roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP in {roof.own_arithmetic}"
-    yield "roofline", f"{roofline_text(correct)}; at least {work}"
-    against = f"relative RMS, against the reference in {accuracy.oracle}"
-    allclose = f"KernelBench's allclose {'passes' if accuracy.allclose else 'fails'}"
-    yield "accuracy", f"{accuracy_text(accuracy)}; {against}; {allclose}"
-    yield "precision", f"{accuracy.precision} was asked for"
-    if correct.profiled is not None:
-        yield "profile", "\n".join(profile_lines(correct.profiled))
-    yield "device", f"{correct.device.name} ({correct.device.architecture})"
 
 
 def _plan(node: Node) -> Iterator[RenderableType]:

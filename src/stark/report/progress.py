@@ -23,19 +23,17 @@ from stark.events import (
 )
 from stark.explain.evaluation import checked, eager_then, reason, speedup_text, status
 from stark.explain.numbers import counted, milliseconds
-from stark.explain.run import estimate_line, mode_line, models_line, reference_line, replay_line
+from stark.explain.run import (
+    STEP_WORDS,
+    estimate_line,
+    mode_line,
+    models_line,
+    reference_line,
+    replay_line,
+)
 from stark.search.tree import Tree
 
 DRAINING = "stopping: waiting for replies that are charged in any case; Ctrl-C again abandons them"
-
-STEP_WORDS = {
-    "plan": "planning",
-    "code": "coding",
-    "debug": "repairing",
-    "solo": "writing",
-    "judge": "judging",
-    "check": "final check",
-}
 
 
 def printing(on_event: OnEvent) -> OnEvent:

@@ -10,38 +10,27 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.core.evaluation import Correct
-from stark.core.reference import Reference
-from stark.core.standing import standing_of
 from stark.core.usage import Spent
 from stark.explain.evaluation import (
     checked,
     eager_then,
-    objective_text,
     precision_met,
     ratio_text,
     roofline_share,
     roofline_text,
     speedup_text,
 )
-from stark.explain.numbers import counted, first_line, listed, milliseconds
-from stark.explain.profile import bottleneck_text
-from stark.explain.run import (
-    budget_line,
-    dollars,
-    idea,
-    models_line,
-    reference_line,
-    replay_line,
-    standing_lines,
-)
+from stark.explain.numbers import counted, listed, milliseconds
+from stark.explain.run import dollars, idea, standing_lines
+from stark.report.attempt_document import attempt_document
+from stark.report.document import leaders
+from stark.report.facts import WARNING, run_facts
 from stark.report.spending import spending, thousands
 from stark.report.tables import STATUS_STYLES, columns, facts
 from stark.report.tree import TreeTable
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 from stark.store import RunSummary
-
-LEADERS = 5
 
 ROOM_FOR_ERRORS = 80
 """On a screen with fewer characters per line, the fastest kernels are shown without their errors."""
@@ -83,41 +72,10 @@ def _spent(view: RunView) -> Iterator[RenderableType]:
 
 def header(view: RunView) -> RenderableType:
     """The run's configuration, device and reference."""
-    run = view.run
     table = facts()
-    table.add_row("run", f"{run.id}, {run.created:%Y-%m-%d %H:%M} UTC, STARK {run.version}")
-    table.add_row("problem", run.problem.name)
-    config = run.config
-    table.add_row("strategy", f"{config.strategy.name}, in {config.language}, seed {config.seed}")
-    table.add_row("models", models_line(run))
-    if run.is_replay:
-        table.add_row("replay", replay_line(run))
-    table.add_row("budget", budget_line(config.budget))
-    table.add_row("precision", config.limits.precision)
-    if view.reference is None:
-        table.add_row("reference", "not measured yet")
-        return table
-    device, executor = view.reference.device, first_line(config.executor)
-    table.add_row("device", f"{device.name} ({device.architecture}), executor {executor}")
-    for name, text in _reference(view.reference):
-        table.add_row(Text(name), Text(text))
-    for warning in view.reference.warnings:
-        table.add_row("warning", Text(warning, "yellow"))
+    for name, text in run_facts(view):
+        table.add_row(Text(name), Text(text, "yellow" if name == WARNING else ""))
     return table
-
-
-def _reference(reference: Reference) -> Iterator[tuple[str, str]]:
-    """The reference's time, roofline and bottleneck; with several cases, those of each."""
-    if reference.weighing is None:
-        each = {"reference": reference}
-    else:
-        each = {f"- {case}": found for case, found in reference.cases.items()}
-        yield "reference", f"{milliseconds(reference.latency_ms)} in eager mode (geometric mean)"
-        yield "objective", objective_text(reference.weighing)
-    for name, found in each.items():
-        yield name, reference_line(found)
-        if found.profiled is not None:
-            yield "", bottleneck_text(found.profiled)
 
 
 def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]) -> Table:
@@ -151,9 +109,8 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
 
     The best attempt and those that cannot be told apart from it come first. A narrow screen has no room for their errors.
     """
-    refuted = {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
-    search = standing_of([node for node in view.nodes if node.id not in refuted], {})
-    if not search.ranking:
+    fastest = leaders([attempt_document(node) for node in view.nodes], view.promotions)
+    if not fastest:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
     own_ms = view.tree.root_latency_ms
@@ -162,10 +119,9 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline", *errors))
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
-    leaders = list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]
     correct = {
         id: found
-        for id in leaders
+        for id in fastest
         if isinstance(found := view.tree.node(id).evaluation, Correct)  # as all of them are
     }
     beating = [id for id, found in correct.items() if not found.roofline_is_known]

@@ -6,6 +6,7 @@ A number of tokens that no model reported is an estimate, marked by `~`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -27,19 +28,48 @@ _LEFT: dict[Kept, str] = {
 }
 
 
-def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
-    """A table with a line per role and a total, and the meaning of its marks."""
+class Row(NamedTuple):
+    """What one role cost, as texts."""
+
+    role: str
+    calls: str
+    tokens_in: str
+    tokens_out: str
+    price: str
+    waiting: str
+
+
+def spending_rows(roles: Mapping[str, Spent]) -> Iterator[Row]:
+    """One row per role, and a total if there are several roles."""
     total = sum(roles.values(), Spent())
-    table = columns("role", numbers=("calls", "tokens in", "tokens out", "price", "waiting"))
     for role, spent in ({**roles, "all": total} if len(roles) > 1 else roles).items():
-        tokens = (token_count(count, spent) for count in (spent.input_tokens, spent.output_tokens))
-        table.add_row(role, f"{spent.calls:,}", *tokens, dollars(spent), duration(spent.seconds))
-    yield table
+        yield Row(
+            role,
+            f"{spent.calls:,}",
+            token_count(spent.input_tokens, spent),
+            token_count(spent.output_tokens, spent),
+            dollars(spent),
+            duration(spent.seconds),
+        )
+
+
+def spending_notes(roles: Mapping[str, Spent]) -> Iterator[str]:
+    """The meaning of the rows' marks, and calls of unknown cost."""
+    total = sum(roles.values(), Spent())
     if total.estimated_calls:
-        yield Text(ESTIMATED, "dim")
+        yield ESTIMATED
     if total.lost_calls:
         lost = f"{counted(total.lost_calls, 'call')} in flight when the process was killed"
-        yield Text(f"{lost}: cost unknown, so the reserved amount is charged", "dim")
+        yield f"{lost}: cost unknown, so the reserved amount is charged"
+
+
+def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
+    """A table with a line per role and a total, and the meaning of its marks."""
+    table = columns("role", numbers=("calls", "tokens in", "tokens out", "price", "waiting"))
+    for row in spending_rows(roles):
+        table.add_row(*row)
+    yield table
+    yield from (Text(note, "dim") for note in spending_notes(roles))
 
 
 def thousands(spent: Spent) -> str:

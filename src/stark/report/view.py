@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 from stark.core.call import Call, Lost, spent_by_role
 from stark.core.evaluation import Evaluation
-from stark.core.node import Node
+from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.standing import Standing, best_node, standing_of
@@ -45,24 +45,55 @@ class RunView:
     failed: int = 0
     """Model calls that ended with an error."""
 
+    steps: Mapping[int, str] = field(default_factory=dict)
+    """The step of every attempt that has begun but not finished: a role, `waiting` or `judge`."""
+
+    begun: Mapping[int, Selection] = field(default_factory=dict)
+    """The selection of every attempt in `steps`."""
+
+    finished_s: Mapping[int, float] = field(default_factory=dict)
+    """The run's active time when each attempt finished; empty for a recording, which does not have it."""
+
+    elapsed_s: float | None = None
+    """The run's active time so far; None for a recording."""
+
+    charged: Mapping[str, Spent] | None = None
+    """The cost of all calls by role, for a view without calls. None means: that of `calls` and `lost`."""
+
     ended: Ended | None = None
     """Why the run ended; None for a run that has not ended, and for a recording."""
 
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> Self:
         """The run with this id or unique prefix; `last` is the newest run. Raises UsageError if there is no such run."""
+        view = cls.in_short(store, run_id)
+        return replace(
+            view,
+            nodes=tuple(store.nodes(view.run.id)),
+            calls=tuple(store.calls(view.run.id)),
+            lost=tuple(store.lost_calls(view.run.id)),
+            charged=None,
+        )
+
+    @classmethod
+    def in_short(cls, store: Store, run_id: str) -> Self:
+        """As `of_store`, but without nodes and model calls, which may be large."""
         run = store.run(run_id)
         unanswered = store.unanswered(run.id)
         return cls(
             run,
             store.reference(run.id),
-            tuple(store.nodes(run.id)),
-            tuple(store.calls(run.id)),
+            (),
+            (),
             store.promotions(run.id),
-            tuple(store.lost_calls(run.id)),
-            unanswered.get("in_flight", 0),
-            unanswered.get("refused", 0),
-            store.ended(run.id),
+            steps=store.steps(run.id),
+            begun=store.unfinished(run.id),
+            finished_s=store.finished_s(run.id),
+            elapsed_s=store.elapsed_s(run.id),
+            charged=store.spent(run.id).get(run.id, {}),
+            in_flight=unanswered.get("in_flight", 0),
+            failed=unanswered.get("refused", 0),
+            ended=store.ended(run.id),
         )
 
     @classmethod
@@ -100,6 +131,8 @@ class RunView:
     @cached_property
     def roles(self) -> dict[str, Spent]:
         """The cost of the model calls so far, by role."""
+        if self.charged is not None:
+            return dict(self.charged)
         return spent_by_role((*self.calls, *self.lost))
 
     @property

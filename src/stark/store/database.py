@@ -18,6 +18,7 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    PoolProxiedConnection,
     QueuePool,
     create_engine,
     event,
@@ -44,15 +45,23 @@ BUSY_TIMEOUT_S = 30.0
 class Database:
     """Transactions on the store's tables, and its locks."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, writes: bool = True, busy_s: float = BUSY_TIMEOUT_S) -> None:
+        """Open the database. Its tables are created if it has none and `writes` is true; otherwise it is only read.
+
+        `busy_s` limits the wait for other processes.
+        """
         self._url, self._name = _parse(url), without_password(url)
-        self._engine = self._reader = _engine(self._url)
+        self._engine = self._reader = _engine(self._url, writes, busy_s)
         if self._engine.dialect.name == "postgresql":
             # A whole transaction sees one consistent state, as it always does in SQLite.
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
         self._group: Group | None = None
+        self._watching: PoolProxiedConnection | None = None
         found = self._schema() if exists(url) else None
         if found is None:
+            if not writes:
+                self.close()
+                raise StoreError(f"{self._name} is not a store of STARK; choose another store")
             self._create()
         elif found != SCHEMA:
             self.close()
@@ -63,6 +72,8 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        if self._watching is not None:
+            self._watching.close()
         self._engine.dispose()
 
     @contextmanager
@@ -102,6 +113,20 @@ class Database:
         """Wait until all grouped writes are on disk. Writes outside a group are on disk already."""
         if self._group is not None:
             await self._group.settled()
+
+    def stamp(self) -> object | None:
+        """A value that changes with every commit of another connection. None for PostgreSQL, which has no such value."""
+        if self._engine.dialect.name != "sqlite":
+            return None
+        with boundary(f"watching the store {self._name}"):
+            if self._watching is None:
+                self._watching = self._engine.raw_connection()
+            cursor = self._watching.cursor()
+            try:
+                cursor.execute("PRAGMA data_version")
+                return cursor.fetchall()
+            finally:
+                cursor.close()
 
     def lock(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
         """Hold the lock of this name within the block; see the module `locks`."""
@@ -163,13 +188,13 @@ def _parse(url: str) -> URL:
     return parsed
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, writes: bool, busy_s: float) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
             # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
             # Each run in flight needs a connection for its lock, so only the server limits the connections.
             return create_engine(url, pool_pre_ping=True, max_overflow=-1)
-        return _sqlite_engine(url)
+        return _sqlite_engine(url, writes, busy_s)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
     except ImportError as error:
@@ -178,7 +203,7 @@ def _engine(url: URL) -> Engine:
         ) from error
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL, writes: bool, busy_s: float) -> Engine:
     file = Path(str(url.database))
     if _in_memory(url):
         # A database in memory exists only within its one connection, which all threads share.
@@ -189,8 +214,8 @@ def _sqlite_engine(url: URL) -> Engine:
         address = f"file:{quote(str(file))}?immutable=1"
         return create_engine(url, creator=lambda: sqlite3.connect(address, uri=True))
     else:
-        engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
-    event.listen(engine, "connect", _prepare_sqlite)
+        engine = create_engine(url, connect_args={"timeout": busy_s})
+    event.listen(engine, "connect", _prepare_sqlite if writes else _prepare_reader)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -204,6 +229,12 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # `_begin_sqlite` begins transactions; the driver must not
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _prepare_reader(connection: Any, _record: object) -> None:
+    """Configure a new connection that only reads."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA query_only=ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:

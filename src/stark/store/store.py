@@ -9,12 +9,12 @@ and cost; and a bench's budget. The store does not depend on the search, which r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import InstrumentedAttribute
 
 from stark.core.bench import Bench
@@ -30,6 +30,7 @@ from stark.store.calls import Roles, read_calls, read_spent
 from stark.store.database import Database, exists
 from stark.store.names import resolve
 from stark.store.outcome import Outcome, read_outcome
+from stark.store.progress import Progress, read_progress, read_steps
 from stark.store.schema import (
     ArtifactRow,
     AttemptRow,
@@ -61,6 +62,14 @@ class Store:
         schema.
         """
         return cls(Database(url if create or exists(url) else "sqlite://"))
+
+    @classmethod
+    def open_existing(cls, url: str, busy_s: float) -> Store | None:
+        """The store at a URL, to be read; None if there is none. It is never created.
+
+        A read that has to wait for another process for longer than `busy_s` fails. Raises StoreError as `open` does.
+        """
+        return cls(Database(url, writes=False, busy_s=busy_s)) if exists(url) else None
 
     def close(self) -> None:
         """Close every connection."""
@@ -111,6 +120,15 @@ class Store:
         """Every run in short, the newest first."""
         with self._database.reading("reading the runs") as connection:
             return read_summaries(connection)
+
+    def stamp(self) -> object | None:
+        """A value that changes with every commit of another connection; it costs microseconds. None if it is unknown."""
+        return self._database.stamp()
+
+    def progress(self) -> dict[str, Progress]:
+        """How far every run has come, in the order of creation."""
+        with self._database.reading("reading the progress of the runs") as connection:
+            return read_progress(connection)
 
     def set_reference(self, run_id: str, reference: Reference) -> None:
         """Store the judge's description of the problem's reference, replacing an earlier one."""
@@ -232,6 +250,11 @@ class Store:
         finished = select(NodeRow.attempt).where(NodeRow.run_id == run_id)
         return self._selections(AttemptRow.run_id == run_id, AttemptRow.attempt.not_in(finished))
 
+    def steps(self, run_id: str) -> dict[int, str]:
+        """The step of every unfinished attempt: a role whose call is in flight, `waiting` or `judge`."""
+        with self._database.reading(f"reading the attempts of run {run_id}") as connection:
+            return read_steps(connection, run_id)
+
     # Calls
 
     def begin_call(self, run_id: str, attempt: int, role: str, model: str, reserved: Cost) -> int:
@@ -335,14 +358,49 @@ class Store:
 
     def nodes(self, run_id: str) -> list[Node]:
         """The finished attempts, in the order in which they finished."""
+        return list(self.each_node(run_id))
+
+    def each_node(self, run_id: str, among: Collection[int] | None = None) -> Iterator[Node]:
+        """As `nodes`, one by one, so that not all need to fit into memory; of all attempts, or only those `among` these."""
+        which = () if among is None else (NodeRow.attempt.in_(among),)
         query = (
             select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
             .outerjoin_from(NodeRow, ArtifactRow)
-            .where(NodeRow.run_id == run_id)
+            .where(NodeRow.run_id == run_id, *which)
             .order_by(NodeRow.position)
         )
         with self._database.reading(f"reading the nodes of run {run_id}") as connection:
-            return [codec.read_node(*row) for row in connection.execute(query)]
+            rows = connection.execution_options(yield_per=20).execute(query)
+            yield from (codec.read_node(*row) for row in rows)
+
+    def node(self, run_id: str, attempt: int) -> Node | None:
+        """One finished attempt; None if there is none with this number."""
+        query = (
+            select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
+            .outerjoin_from(NodeRow, ArtifactRow)
+            .where(NodeRow.run_id == run_id, NodeRow.attempt == attempt)
+        )
+        with self._database.reading(f"reading attempt {attempt} of run {run_id}") as connection:
+            row = connection.execute(query).one_or_none()
+            return None if row is None else codec.read_node(*row)
+
+    def children(self, run_id: str, attempt: int) -> list[int]:
+        """The finished attempts that started from this one, in the order in which they finished."""
+        query = (
+            select(NodeRow.attempt)
+            .join_from(NodeRow, AttemptRow)
+            .where(AttemptRow.run_id == run_id, AttemptRow.parent == attempt)
+            .order_by(NodeRow.position)
+        )
+        with self._database.reading(f"reading the attempts of run {run_id}") as connection:
+            return list(connection.scalars(query))
+
+    def finished_s(self, run_id: str) -> dict[int, float]:
+        """The run's active time when each attempt finished, by attempt, in that order."""
+        columns = (NodeRow.attempt, NodeRow.elapsed_s)
+        query = select(*columns).where(NodeRow.run_id == run_id).order_by(NodeRow.position)
+        with self._database.reading(f"reading the nodes of run {run_id}") as connection:
+            return {row.attempt: row.elapsed_s for row in connection.execute(query)}
 
     # Final checks
 
@@ -397,7 +455,11 @@ def _note_elapsed(connection: Connection, run_id: str, elapsed_s: float) -> None
 def _keep(connection: Connection, *texts: str) -> list[str]:
     """Store the texts that are new, each once; returns the digests of all, in the given order."""
     digests = [hashlib.sha256(encode(text)).hexdigest() for text in texts]
-    insert_into = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    insert_into: Any = sqlite.insert
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # 2 MB that only this dialect needs
+
+        insert_into = postgresql.insert
     # Every writer uses the same order, so two writers of the same texts cannot deadlock.
     connection.execute(
         insert_into(ArtifactRow).on_conflict_do_nothing(),

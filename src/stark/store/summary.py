@@ -37,6 +37,9 @@ class RunSummary(Frozen):
     speedup: Speedup | None
     """Speedup of the best attempt against eager."""
 
+    confirmed: bool
+    """Whether the best attempt passed a final check."""
+
     ended: Ended | None
     """None while the run goes on or waits to be resumed."""
 
@@ -65,6 +68,7 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
                 best_attempt=best,
                 latency_ms=latency_ms,
                 speedup=speedup,
+                confirmed=best is not None and bool(checked),
                 ended=ended,
             )
         )

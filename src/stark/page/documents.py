@@ -1,0 +1,130 @@
+"""What the page asks for, as JSON. Texts may contain lone surrogates, so the JSON is ASCII.
+
+A run may have a thousand attempts and is asked for again with each of them. So attempts are read one by one, and those of
+the run that was read last are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from stark.core.errors import UsageError
+from stark.core.measurement import speedup
+from stark.core.node import ROOT, Node
+from stark.page.devices import devices_document
+from stark.report.attempt_document import AttemptDocument, attempt_document, node_document_of
+from stark.report.document import run_document_of, standing_among
+from stark.report.runs_document import runs_document
+from stark.report.view import RunView
+from stark.store import Store
+
+
+@dataclass
+class Kept:
+    """The finished attempts of one run, which never change."""
+
+    of: tuple[int, str] | None = None
+    """The store and the run."""
+
+    attempts: list[AttemptDocument] = field(default_factory=list)
+    packed: dict[int, bytes] = field(default_factory=dict)
+    """The same as compressed JSON, by number."""
+
+    def read(self, store: Store, view: RunView) -> None:
+        """Read the attempts that finished since the last time, or all of another run."""
+        of = (id(store), view.run.id)
+        if self.of != of:
+            self.of, self.attempts, self.packed = of, [], {}
+        new = list(view.finished_s)[len(self.attempts) :]
+        for node in store.each_node(view.run.id, new) if new else ():
+            document = attempt_document(node, view.finished_s.get(node.id))
+            self.packed[document.attempt] = zlib.compress(
+                dumped(document.model_dump(mode="json")), 1
+            )
+            # What a run's document says of all attempts together needs none of these.
+            short: dict[str, Any] = {
+                "evidence": "",
+                "strategy": None,
+                "cases": {},
+                "accuracy": None,
+                "bottleneck": None,
+            }
+            self.attempts.append(document.model_copy(update=short))
+        speedup.cache_clear()  # it would keep all samples
+
+
+Parts = Iterable[bytes]
+"""A JSON document in parts, so that a large one is never in memory as a whole."""
+
+
+def runs(store: Store) -> Parts:
+    """Every run in short."""
+    return [dumped(runs_document(store).model_dump(mode="json"))]
+
+
+def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
+    """A run with its attempts in short, without the first `have` that finished."""
+    view = RunView.in_short(store, run_id)
+    kept.read(store, view)
+    best = standing_among(kept.attempts, view.promotions).best
+    document = run_document_of(view, kept.attempts, _best_node(store, view, best))
+    whole = document.model_dump(mode="json", exclude={"attempts"})
+    new = sorted(each.attempt for each in kept.attempts[have:])
+    return _with_attempts(dumped(whole), [kept.packed[attempt] for attempt in new])
+
+
+def _with_attempts(whole: bytes, packed: list[bytes]) -> Iterator[bytes]:
+    yield whole[:-1] + b',"attempts":['
+    for place, each in enumerate(packed):
+        yield (b"," if place else b"") + zlib.decompress(each)
+    yield b"]}"
+
+
+def _best_node(store: Store, view: RunView, best: int | None) -> Node | None:
+    node = None if best is None else store.node(view.run.id, best)
+    if node is None:
+        return None
+    return node.model_copy(update={"evaluation": view.promotions.get(node.id, node.evaluation)})
+
+
+def attempt(store: Store, run_id: str, attempt: int) -> Parts:
+    """One attempt in full."""
+    run = store.run(run_id)
+    node = store.node(run.id, attempt)
+    if node is None:
+        raise UsageError(f"run {run.id} has no finished attempt {attempt}")
+    document = node_document_of(
+        run,
+        node,
+        parent=None if node.parent == ROOT else store.node(run.id, node.parent),
+        children=store.children(run.id, attempt),
+        calls=store.calls(run.id, attempt),
+        checked=store.promotions(run.id).get(node.original),
+        finished_s=store.finished_s(run.id).get(attempt),
+    )
+    return [dumped(document.model_dump(mode="json"))]
+
+
+def bench(store: Store, name: str) -> Parts:
+    """A bench: its report with its tables."""
+    from stark.benches.document import report_document  # a megabyte that many pages never need
+    from stark.benches.report import make_report
+    from stark.benches.tables import sheets
+
+    report = make_report(store, store.bench(name))
+    tables = [sheet._asdict() for sheet in sheets(report)]
+    return [dumped({"version": 1, **report_document(report), "tables": tables})]
+
+
+def devices(store: Store) -> Parts:
+    """The devices that the runs were judged on, and what waits for them."""
+    return [dumped(devices_document(store).model_dump(mode="json"))]
+
+
+def dumped(plain: dict[str, Any]) -> bytes:
+    """Plain data as JSON."""
+    return json.dumps(plain, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,150 @@
+"""The page's server: its files, its documents, and a stream of what changes. It reads the store and writes nothing.
+
+With `--control` it also starts and stops `stark` commands; see `control.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from stark.core.errors import StarkError, StoreError
+from stark.page import documents
+from stark.page.bundle import bundled
+from stark.page.control import Control
+from stark.page.guard import Guard
+from stark.page.source import Source
+from stark.page.watch import News, Watch
+
+HEARTBEAT_S = 15.0
+CHUNK_BYTES = 1 << 18
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def make_app(store_url: str, control: Control | None = None) -> Starlette:
+    """The application for the store at this address. Without `control`, nothing can be changed."""
+    source = Source(store_url)
+    reader = ThreadPoolExecutor(
+        1, "reader"
+    )  # one at a time, so that documents never pile up in memory
+    watch, kept = Watch(source, reader), documents.Kept()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with watch.polling():
+            yield
+        if control is not None:
+            await control.close()
+        reader.shutdown()
+        source.close()
+
+    async def answer(document: Callable[..., documents.Parts], *which: object) -> Response:
+        def read() -> documents.Parts:
+            with source.reading() as store:
+                return document(store, *which)
+
+        try:
+            parts = await asyncio.get_running_loop().run_in_executor(reader, read)
+            return StreamingResponse(_together(parts), media_type="application/json")
+        except StarkError as error:
+            code = 503 if isinstance(error, StoreError) else 404
+            return JSONResponse({"error": str(error)}, code)
+
+    async def runs(_: Request) -> Response:
+        return await answer(documents.runs)
+
+    async def run(request: Request) -> Response:
+        return await answer(documents.run, request.path_params["run"], _have(request), kept)
+
+    async def attempt(request: Request) -> Response:
+        return await answer(documents.attempt, *request.path_params.values())
+
+    async def bench(request: Request) -> Response:
+        return await answer(documents.bench, request.path_params["name"])
+
+    async def devices(_: Request) -> Response:
+        return await answer(documents.devices)
+
+    async def news(request: Request) -> Response:
+        last = request.headers.get("last-event-id")
+        return StreamingResponse(_stream(watch.news(last)), media_type="text/event-stream")
+
+    return Starlette(
+        routes=[
+            Route("/", static),
+            Route("/static/{name}", static),
+            Route("/api/runs", runs),
+            Route("/api/runs/{run}", run),
+            Route("/api/runs/{run}/attempts/{attempt:int}", attempt),
+            Route("/api/benches/{name}", bench),
+            Route("/api/devices", devices),
+            Route("/api/news", news),
+            *(() if control is None else control.routes),
+        ],
+        middleware=[Middleware(Guard)],
+        lifespan=lifespan,
+    )
+
+
+def _have(request: Request) -> int:
+    """How many attempts of a run the page has already."""
+    given = request.query_params.get("have", "")
+    return int(given) if given.isascii() and given.isdigit() else 0
+
+
+async def static(request: Request) -> Response:
+    """A file of the page."""
+    name = request.path_params.get("name", "index.html")
+    if name == "app.js":  # in one request, not one after another
+        return Response(_script(), media_type=_TYPES["js"])
+    file = files("stark.page").joinpath("static", name)
+    kind = _TYPES.get(name.rpartition(".")[2])
+    if kind is None or "/" in name or not file.is_file():
+        return Response("there is no such file\n", 404)
+    return Response(file.read_bytes(), media_type=kind)
+
+
+@cache
+def _script() -> str:
+    return bundled("app.js")
+
+
+async def _together(parts: documents.Parts) -> AsyncIterator[bytes]:
+    """The parts, small ones together: each that is sent costs a turn of the event loop."""
+    waiting, size = [], 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size >= CHUNK_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
+
+
+async def _stream(news: AsyncIterator[News]) -> AsyncIterator[bytes]:
+    """Server-sent events; a comment now and then shows that the connection lives."""
+    pending = asyncio.ensure_future(anext(news))
+    try:
+        while True:
+            done, _ = await asyncio.wait([pending], timeout=HEARTBEAT_S)
+            if not done:
+                yield b": still here\n\n"
+                continue
+            found = pending.result()
+            data = json.dumps({"runs": found.runs, "trouble": found.trouble})
+            yield f"id: {found.id}\ndata: {data}\n\n".encode()
+            pending = asyncio.ensure_future(anext(news))
+    finally:
+        pending.cancel()

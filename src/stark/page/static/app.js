@@ -1,0 +1,120 @@
+// The page: which screen an address means, what keys do, and when a screen is drawn again.
+
+import { attemptScreen } from "./attempt.js";
+import { benchScreen, benchesScreen } from "./bench.js";
+import { compareScreen } from "./compare.js";
+import { takeToken } from "./control.js";
+import { devicesScreen } from "./devices.js";
+import { h } from "./dom.js";
+import { runScreen } from "./run.js";
+import { runsScreen } from "./runs.js";
+import { follow, inOneFile, problem } from "./source.js";
+
+const SCREENS = [
+  [/^$/, runsScreen],
+  [/^run\/([^/]+)$/, runScreen],
+  [/^run\/([^/]+)\/(\d+)$/, attemptScreen],
+  [/^compare\/([^/]+)\/(\d+)\/([^/]+)\/(\d+)$/, compareScreen],
+  [/^bench$/, benchesScreen],
+  [/^bench\/([^/]+)$/, benchScreen],
+  [/^devices$/, devicesScreen],
+];
+
+const content = document.getElementById("content");
+const trouble = h("p", { class: "problem", role: "alert", hidden: true });
+const live = h("span", { class: "live", role: "status" });
+let screen = null;
+let shown = 0;
+
+/** Draw the screen that the address names. */
+async function show() {
+  const number = (shown += 1);
+  const path = location.hash.replace(/^#\/?/, "") || home();
+  const [pattern, make] = SCREENS.find(([each]) => each.test(path)) ?? [/^/, unknown];
+  let made;
+  try {
+    made = await make(...path.match(pattern).slice(1).map(decodeURIComponent));
+  } catch (error) {
+    made = { title: "STARK", element: problem(error), failed: true };
+  }
+  if (number !== shown) return;
+  const moved = screen?.path !== path;
+  screen = { ...made, path };
+  document.title = made.title === "STARK" ? "STARK" : `${made.title} · STARK`;
+  content.replaceChildren(made.element);
+  if (moved) { window.scrollTo(0, 0); if (number > 1) content.focus({ preventScroll: true }); }
+}
+
+const home = () => (inOneFile ? `run/${encodeURIComponent(document.body.dataset.run)}` : "");
+const unknown = () => { throw new Error("There is no such screen. The link may be of another version of STARK."); };
+
+/** The store changed: let the screen draw what is new. At most one update runs at a time. */
+let updating = Promise.resolve();
+function heard(news) {
+  trouble.hidden = news.trouble === null;
+  trouble.textContent = news.trouble ?? "";
+  if (news.trouble !== null) return;
+  updating = updating.then(async () => {
+    if (screen?.failed) return show();
+    if (news.runs === null || screen?.concerns?.(news.runs)) await screen?.update?.().catch(() => null);
+    return null;
+  });
+}
+
+function bar() {
+  const link = (hash, text) => h("a", { href: hash }, text);
+  return [
+    h("a", { class: "mark", href: "#/" }, "STARK"),
+    h("nav", { "aria-label": "Screens" }, inOneFile ? null : [link("#/", "Runs"), link("#/bench", "Benches"), link("#/devices", "Devices")]),
+    live,
+    h("button", { class: "plain", onclick: () => help.showModal(), "aria-label": "Keys" }, "?"),
+    h("button", { class: "plain", onclick: turnTheme, "aria-label": "Light or dark" }, "◐"),
+  ];
+}
+
+function turnTheme() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark" ||
+    (getComputedStyle(document.documentElement).colorScheme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  setTheme(dark ? "light" : "dark");
+}
+
+function setTheme(theme) {
+  document.documentElement.style.setProperty("color-scheme", theme);
+  try { localStorage.setItem("theme", theme); } catch { /* a file may have no storage */ }
+}
+
+const KEYS = [
+  ["g", "runs", () => { location.hash = "#/"; }],
+  ["r", "the attempt's run", () => screen?.keys?.run?.()],
+  ["b", "the best attempt", () => screen?.keys?.best?.()],
+  ["j", "the next attempt", () => screen?.keys?.next?.()],
+  ["k", "the previous attempt", () => screen?.keys?.previous?.()],
+  ["p", "the parent", () => screen?.keys?.parent?.()],
+  ["c", "compare with the parent, or the run with another", () => screen?.keys?.compare?.()],
+  ["/", "filter", () => content.querySelector("input[type=search], select")?.focus()],
+  ["t", "light or dark", turnTheme],
+  ["?", "these keys", () => help.showModal()],
+];
+
+const help = h("dialog", { "aria-label": "Keys" }, h("h2", null, "Keys"),
+  h("dl", { class: "facts" }, KEYS.map(([key, text]) => [h("dt", null, h("kbd", null, key)), h("dd", null, text)]),
+    h("dt", null, h("kbd", null, "← →")), h("dd", null, "fold and unfold a row of the tree; ↑ ↓ move")),
+  h("form", { method: "dialog" }, h("button", null, "Close")));
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  const found = KEYS.find(([key]) => key === event.key);
+  if (found) { event.preventDefault(); found[2](); }
+});
+
+try {
+  const theme = localStorage.getItem("theme");
+  if (theme) setTheme(theme);
+} catch { /* a file may have no storage */ }
+takeToken();
+document.getElementById("bar").replaceChildren(...bar());
+document.getElementById("bar").after(trouble);
+document.body.append(help);
+window.addEventListener("hashchange", show);
+follow(heard, (alive) => { live.className = `live ${alive ? "on" : "off"}`; live.textContent = alive ? "live" : "reconnecting"; });
+show();

@@ -1,0 +1,130 @@
+// One attempt: its result and why, its plan in the source, its changes, its profile, and every prompt and reply.
+
+import { bars } from "./charts.js";
+import { sideBySide, source } from "./code.js";
+import { box, brief, facts, h, section, table, visible } from "./dom.js";
+import { attemptPath, inOneFile, read, runPath } from "./source.js";
+import { badge } from "./status.js";
+
+export async function attemptScreen(id, number) {
+  const [run, attempt] = await Promise.all([read(runPath(id)), read(attemptPath(id, number))]);
+  const to = (other) => `#/run/${encodeURIComponent(id)}/${other}`;
+  const place = run.attempts.findIndex((one) => one.attempt === attempt.attempt);
+  const [previous, next] = [run.attempts[place - 1]?.attempt, run.attempts[place + 1]?.attempt];
+  const go = (other) => () => { if (other) location.hash = to(other); };
+  const compare = () => { location.hash = `#/compare/${encodeURIComponent(id)}/${attempt.parent || run.best}/${encodeURIComponent(id)}/${attempt.attempt}`; };
+  return {
+    title: `Attempt ${number} of ${run.run.problem.name}`,
+    element: h("div", null,
+      h("p", { class: "crumbs" }, inOneFile ? null : [h("a", { href: "#/" }, "Runs"), " / "], h("a", { href: `#/run/${encodeURIComponent(id)}` }, run.run.id), ` / attempt ${number}`,
+        h("span", { class: "steps" }, previous && h("a", { href: to(previous) }, `← ${previous}`), next && h("a", { href: to(next) }, `${next} →`))),
+      h("h1", null, h("span", { class: "number-of" }, number), visible(attempt.title ?? attempt.idea) || `Attempt ${number}`),
+      h("p", { class: "lineage" }, badge(attempt.attempt === run.best ? "best" : attempt.status), ` ${attempt.action === "debug" ? "repairs" : "improves"} `,
+        attempt.parent ? h("a", { href: to(attempt.parent) }, `attempt ${attempt.parent}`) : "the reference",
+        attempt.children.length ? [", continued by ", attempt.children.map((child, at) => [at ? ", " : "", h("a", { href: to(child) }, child)])] : "",
+        attempt.duplicate_of ? [", same source as ", h("a", { href: to(attempt.duplicate_of) }, attempt.duplicate_of)] : "",
+        `, written by the ${attempt.role} role`),
+      result(attempt, gained(attempt, run)),
+      plan(attempt),
+      changed(attempt),
+      section("Evidence", evidence(attempt)),
+      profile(attempt),
+      models(attempt)),
+    keys: { run: () => { location.hash = `#/run/${encodeURIComponent(id)}`; }, best: go(run.best), next: go(next), previous: go(previous), parent: go(attempt.parent), compare },
+  };
+}
+
+/** The gain over the parent, from the two speedups over the reference. */
+function gained(attempt, run) {
+  const parent = run.attempts.find((one) => one.attempt === attempt.parent);
+  if (!attempt.speedups.eager || !parent?.speedups.eager) return null;
+  return `${(attempt.speedups.eager.ratio / parent.speedups.eager.ratio).toFixed(2)}× the speed of attempt ${parent.attempt} (${parent.figures.latency})`;
+}
+
+function result(attempt, gain) {
+  const checked = attempt.check?.summary;
+  const shown = checked ?? attempt.search.summary;
+  if (!shown.figures)
+    return h("div", { class: "card failure" }, h("h2", null, checked ? "The final check refused it" : "Why it failed"), box(shown.evidence, { class: "said" }),
+      checked && attempt.figures ? h("p", { class: "quiet" }, `In the search it was correct: ${attempt.figures.latency}, ${attempt.figures.speedups.eager}.`) : null);
+  const figure = (name, value, note) => h("div", null, h("dt", null, name), h("dd", null, value, note ? h("small", null, note) : null));
+  return h("div", { class: "card" },
+    h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${attempt.figures.speedups.eager.replace("x", "×")} vs eager.` : ""),
+    h("dl", { class: "figures" },
+      figure("time of a call", shown.figures.latency, gain),
+      Object.entries(shown.figures.speedups).map(([name, text]) => { const [factor, ...rest] = text.replace("x", "×").split(/(?<=×)[ ,]+/); return figure(`vs ${name}`, factor, rest.join(" ")); }),
+      figure("roofline", shown.figures.roofline),
+      figure("error", shown.figures.error, `meets ${shown.figures.meets}; allowed ${shown.accuracy.budget.toExponential(0)}`),
+      shown.bottleneck && figure("bottleneck", shown.bottleneck.kind, shown.bottleneck.text.replace(/^[\w -]+: /, ""))),
+    Object.keys(shown.cases).length ? table(["case", "weight", "time", "vs eager", "roofline", "error"],
+      Object.entries(shown.cases).map(([name, one]) => [name, one.weight, one.figures.latency, one.figures.speedups.eager, one.figures.roofline, one.figures.error]), [1, 2, 3, 4, 5]) : null);
+}
+
+function plan(attempt) {
+  const made = attempt.node.plan;
+  if (!made) return null;
+  const inherited = attempt.action === "debug";
+  const title = inherited ? `Plan of attempt ${attempt.parent}, which this repairs` : `Plan: ${made.action === "edit" ? "edit the parent" : "rewrite the file"}`;
+  return section(title, h("div", { class: "plan" },
+    h("div", { class: "prose" }, brief(made.strategy).split(/\n{2,}/).map((part) => h("p", null, part))),
+    attempt.anchored ? source(attempt.before, made.anchors)
+      : made.anchors.length ? facts(made.anchors.map((anchor) => [anchor.name, anchor.instruction])) : null));
+}
+
+function changed(attempt) {
+  const fresh = attempt.node.candidate?.source;
+  if (!fresh) return null;
+  const copy = h("button", { class: "plain", onclick: async () => { await navigator.clipboard.writeText(fresh); copy.textContent = "copied"; } }, "Copy the source");
+  if (attempt.parent === 0 || attempt.before === null) return section("Source", copy, source(fresh));
+  return section(`Changes to attempt ${attempt.parent}`, copy, sideBySide(attempt.before, fresh, [`attempt ${attempt.parent}`, `attempt ${attempt.attempt}`]),
+    h("details", null, h("summary", null, "Whole source"), lazily(() => source(fresh))));
+}
+
+function evidence(attempt) {
+  const parts = [["Search", attempt.search], ["Final check", attempt.check]].filter(([, one]) => one);
+  return h("div", { class: "columns" }, parts.map(([name, judged]) => h("div", null,
+    parts.length > 1 ? h("h3", null, name) : null,
+    facts([["status", judged.summary.status.replaceAll("_", " ")], ...judged.facts]),
+    judged.output.trim() ? [h("h3", null, "Output"), box(judged.output.trim())] : null)));
+}
+
+function profile(attempt) {
+  const profiles = Object.entries((attempt.check ?? attempt.search).profiles);
+  const shown = profiles.length ? profiles : Object.entries(attempt.search.profiles);
+  if (!shown.length) return null;
+  return section("Where the time goes", shown.map(([name, one]) => h("div", null,
+    name ? h("h3", null, `Case ${name}`) : null,
+    h("p", null, visible(one.lines[0])), h("p", { class: "quiet" }, visible(one.lines[1] ?? "")),
+    bars(one.bars.map((bar) => ({ ...bar, text: visible(bar.text) }))),
+    one.counters.length ? [h("h3", null, "Counters"), facts(one.counters.map((each) => [`${each.name}, ${Math.round(each.share * 100)} %`, [each.limiter, ...each.facts].join("; ")]))] : null)));
+}
+
+function models(attempt) {
+  if (!attempt.calls.length) return null;
+  const call = (one, at) => h("details", { class: "call" },
+    h("summary", null, h("b", null, `${one.turn + 1}. ${one.role}`), ` ${visible(one.reply.model)} `,
+      h("span", { class: "quiet" }, `${length(one.messages.map((each) => each.text).join(""))} sent, ${length(one.reply.text)} received${one.reply.truncated ? ", cut off at the output limit" : ""}`),
+      attempt.cuts[at] ? h("span", { class: "cut" }, attempt.cuts[at]) : null),
+    lazily(() => [
+      ...one.messages.map((message) => h("details", { open: message.speaker !== "system" && one.messages.length < 3 }, h("summary", null, `${message.speaker}, ${length(message.text)}`), lazily(() => box(message.text)))),
+      h("h3", null, "Reply"), box(one.reply.text)]));
+  return section("Models",
+    table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], attempt.spending, [1, 2, 3, 4, 5]),
+    attempt.calls.map(call));
+}
+
+const length = (text) => `${text.length.toLocaleString("en")} characters`;
+
+/** The content of a fold, made when it is first opened. */
+function lazily(make) {
+  const place = h("div");
+  const watch = () => {
+    const fold = place.closest("details");
+    if (!fold) return;
+    const fill = () => { if (fold.open && !place.firstChild) { place.append(...[make()].flat()); } };
+    fold.addEventListener("toggle", fill);
+    fill();
+  };
+  queueMicrotask(watch);
+  return place;
+}

@@ -1,0 +1,137 @@
+// Pictures of a run: the course of the search, the best kernel against its references, and how one attempt stands.
+
+import { h, s } from "./dom.js";
+import { linearScale, logScale, short } from "./scales.js";
+import { sign, words } from "./status.js";
+
+/** An SVG picture with a description for those who cannot see it. */
+export function picture(width, height, title, ...children) {
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": title, class: "picture" }, ...children);
+}
+
+/** Lines and names of an axis on the left. */
+export function leftAxis(scale, left, right, format) {
+  return scale.ticks.map((value) => [
+    s("line", { class: "grid", x1: left, x2: right, y1: scale.place(value), y2: scale.place(value) }),
+    s("text", { class: "tick", x: left - 8, y: scale.place(value) + 4, "text-anchor": "end" }, format(value)),
+  ]);
+}
+
+/** Names of an axis at the bottom. */
+export function bottomAxis(scale, y, format) {
+  return scale.ticks.map((value) =>
+    s("text", { class: "tick", x: scale.place(value), y: y + 18, "text-anchor": "middle" }, format(value)));
+}
+
+/** The width of a picture: at most `most`, and less on a narrow screen, where its texts would become too small. */
+export const fitting = (most) => Math.max(280, Math.min(most, document.documentElement.clientWidth - 56));
+
+export const times = (value) => `${short(value)}×`;
+
+/** The best speedup after each attempt, and every attempt with its interval. Several runs can share a picture. */
+export function course(runs, { width = fitting(640), height = 260 } = {}) {
+  const all = runs.map((run) => measuredInOrder(run));
+  const most = Math.max(2, ...all.map((points) => points.length), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
+  const ends = all.flat().filter(Boolean).filter((one) => !noisy(one)).flatMap((one) => [one.low, one.high]);
+  const middles = all.flat().filter(Boolean).map((one) => one.ratio);
+  const low = Math.min(0.9, ...middles, ...ends) / 1.06;
+  const high = Math.max(1.5, ...middles, ...ends) * 1.08;
+  const [left, right, top, bottom] = [46, width - 10, 10, height - 40];
+  const y = logScale(low, high, bottom, top);
+  const x = linearScale(0, most, left + 6, right);
+  return picture(width, height, "Speedup of each attempt, and the best so far",
+    leftAxis(y, left, right, times),
+    bottomAxis(x, bottom, short),
+    s("text", { class: "label", x: right, y: height - 4, "text-anchor": "end" }, "attempts finished"),
+    s("line", { class: "one", x1: left, x2: right, y1: y.place(1), y2: y.place(1) }),
+    runs.map((run, number) => lineOf(run, all[number], x, y, bottom, number, runs)));
+}
+
+function measuredInOrder(run) {
+  const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
+  return run.finished.map((id) => byId.get(id)?.speedups.eager ?? null);
+}
+
+const noisy = (speedup) => speedup.low <= 0 || speedup.high / speedup.low > 2;
+
+function lineOf(run, points, x, y, bottom, number, runs) {
+  const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
+  const clamp = (value) => Math.max(Math.min(y.place(Math.max(value, 1e-6)), bottom), 6);
+  let path = `M${x.place(0)} ${y.place(1)}`;
+  let last = 1;
+  run.course.forEach((best, place) => {
+    const ratio = best === null ? 1 : byId.get(best).speedups.eager.ratio;
+    path += `H${x.place(place + 1)}`;
+    if (ratio !== last) path += `V${y.place(ratio)}`;
+    last = ratio;
+  });
+  return s("g", { class: `series series-${number}${runs.length > 1 ? " several" : ""}` },
+    s("path", { class: "course", d: path }),
+    points.length > MANY ? crowd(points, x, y, bottom) : points.map((speedup, place) => {
+      const id = run.finished[place];
+      const attempt = byId.get(id);
+      const link = { href: `#/run/${encodeURIComponent(run.run.id)}/${id}`, tabindex: -1, "aria-label": `attempt ${id}` };
+      const at = x.place(place + 1);
+      if (speedup === null) return s("a", link, s("title", null, `attempt ${id}: ${words(attempt.status)}`), sign(attempt.status, at, bottom - 6));
+      return s("a", link,
+        s("title", null, `attempt ${id}: ${attempt.figures.speedups.eager} vs eager. ${attempt.idea}`),
+        s("line", { class: noisy(speedup) ? "interval noisy" : "interval", x1: at, x2: at, y1: clamp(speedup.low), y2: clamp(speedup.high) }),
+        sign(id === run.best ? "best" : "correct", at, y.place(speedup.ratio)));
+    }));
+}
+
+const MANY = 120;
+
+/** So many attempts that their intervals would hide each other: small dots, and ticks for failures. */
+function crowd(points, x, y, bottom) {
+  return points.map((speedup, place) => {
+    const at = x.place(place + 1);
+    if (speedup === null) return s("line", { class: "tick-failed", x1: at, x2: at, y1: bottom - 5, y2: bottom });
+    return s("circle", { class: noisy(speedup) ? "crowd noisy" : "crowd", cx: at, cy: y.place(speedup.ratio), r: 1.7 });
+  });
+}
+
+/** The best kernel's speedup against each reference: a dot with its 95 % interval beside the line of equal speed. */
+export function against(claims) {
+  const [rowHeight, left] = [30, 104];
+  const width = fitting(460);
+  const right = width - 140;
+  const ends = claims.flatMap(({ speedup }) => [speedup.ratio, Math.max(speedup.low, speedup.ratio / 4), Math.min(speedup.high, speedup.ratio * 4)]);
+  const x = logScale(Math.min(0.8, ...ends) / 1.05, Math.max(1.25, ...ends) * 1.05, left, right);
+  const height = claims.length * rowHeight + 22;
+  const clamp = (value) => Math.min(Math.max(x.place(Math.max(value, 1e-6)), left), right);
+  return picture(width, height, "Speedup against each reference",
+    s("line", { class: "one", x1: x.place(1), x2: x.place(1), y1: 0, y2: height - 20 }),
+    s("text", { class: "tick", x: x.place(1), y: height - 5, "text-anchor": "middle" }, "same speed"),
+    claims.map((claim, place) => {
+      const y = place * rowHeight + 18;
+      return s("g", { class: `claim ${claim.meaning}` },
+        s("text", { class: "name", x: left - 12, y: y + 4, "text-anchor": "end" }, named(claim.reference)),
+        s("line", { class: "interval", x1: clamp(claim.speedup.low), x2: clamp(claim.speedup.high), y1: y, y2: y }),
+        s("circle", { cx: x.place(claim.speedup.ratio), cy: y, r: 5 }),
+        s("text", { class: "value", x: right + 12, y: y + 4 }, claim.factor.replace("x", "×")),
+        s("text", { class: "meaning", x: right + 82, y: y + 4 }, { noisy: "noisy", same: "equal", slower: "slower", faster: "" }[claim.meaning]));
+    }));
+}
+
+const NAMES = { eager: "eager", compile: "compile", "max-autotune": "max-autotune" };
+export const named = (reference) => NAMES[reference] ?? reference;
+
+/** One attempt's interval on an axis that a whole list shares. */
+export function whisker(speedup, scale, width = 120) {
+  if (!speedup) return h("span", { class: "whisker" });
+  const clamp = (value) => Math.min(Math.max(scale.place(Math.max(value, 1e-6)), 1), width - 1);
+  const meaning = noisy(speedup) ? "noisy" : speedup.low > 1 ? "faster" : speedup.high < 1 ? "slower" : "same";
+  return s("svg", { viewBox: `0 0 ${width} 14`, class: `whisker ${meaning}`, "aria-hidden": "true" },
+    s("line", { class: "one", x1: scale.place(1), x2: scale.place(1), y1: 0, y2: 14 }),
+    s("line", { class: "interval", x1: clamp(speedup.low), x2: clamp(speedup.high), y1: 7, y2: 7 }),
+    s("circle", { cx: clamp(speedup.ratio), cy: 7, r: 3.5 }));
+}
+
+/** Parts of a whole as bars. */
+export function bars(steps) {
+  return h("ul", { class: "bars" }, steps.map((step) => h("li", null,
+    h("span", { class: "bar-name" }, step.text),
+    h("span", { class: "bar-share" }, `${Math.round(step.share * 100)} %`),
+    h("span", { class: `bar ${step.own ? "own" : ""}`, style: { "--share": step.share } }))));
+}

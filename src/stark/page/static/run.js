@@ -1,0 +1,134 @@
+// One run: what it achieved, its tree, its leaders, its cost, and what happens.
+
+import { against, course, named } from "./charts.js";
+import { resumeButton } from "./control.js";
+import { brief, facts, h, section, table, visible } from "./dom.js";
+import { roofline } from "./roofline.js";
+import { inOneFile, read, readAgain, runPath } from "./source.js";
+import { badge } from "./status.js";
+import { tree } from "./tree.js";
+
+const VERDICTS = {
+  confirmed: ["correct", "Confirmed"],
+  unconfirmed: ["unusable", "Not confirmed yet"],
+  refuted: ["incorrect", "Refuted"],
+  nothing: ["unusable", "No kernel yet"],
+  refused: ["rejected", "Problem refused"],
+};
+
+export async function runScreen(id) {
+  let run = await read(runPath(id));
+  const grown = tree(run);
+  const [head, side, roof, below] = [h("div", { class: "hero" }), h("div", { class: "columns lead" }), h("div"), h("div", { class: "columns" })];
+  const title = h("div", { class: "title" });
+
+  function draw() {
+    title.replaceChildren(...titleOf(run));
+    head.replaceChildren(
+      h("div", { class: "card" }, achieved(run)),
+      h("div", { class: "card" }, h("h2", null, "Speedup vs eager, by attempt"), course([run])),
+      h("div", { class: "card across" }, figures(run)),
+      ...warnings(run));
+    side.replaceChildren(leaderboard(run), happenings(run));
+    roof.replaceChildren(...[run.roofline && section("Roofline", ...roofline(run))].filter(Boolean));
+    below.replaceChildren(section("Spending", ...spending(run)), section("Setting", facts(run.facts.filter(([name]) => name))));
+  }
+
+  draw();
+  const go = (attempt) => () => { if (attempt()) location.hash = `#/run/${encodeURIComponent(id)}/${attempt()}`; };
+  return {
+    title: run.run.problem.name,
+    element: h("div", null, title, head, h("div", { class: "work" }, section("Attempts", grown.element), side), roof, below),
+    concerns: (runs) => runs.includes(run.run.id),
+    update: async () => { run = await readAgain(run); grown.update(run); draw(); },
+    keys: { best: go(() => run.best), next: go(() => run.attempts[0]?.attempt) },
+  };
+}
+
+function titleOf(run) {
+  const config = run.run.config;
+  const device = run.reference?.device.name;
+  return [
+    inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
+    h("h1", null, visible(run.run.problem.name)),
+    h("p", { class: "quiet" }, [config.strategy.name, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
+      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : run.headline.time && badge("unusable", "not ended"),
+      " ", inOneFile || run.pending.length ? null : resumeButton(run.run.id)),
+  ].filter(Boolean);
+}
+
+/** A final check can pass a kernel whose gain the measurements do not show. */
+function verdict({ outcome, claims: [first] }) {
+  if (outcome !== "confirmed" || first.meaning === "faster") return VERDICTS[outcome];
+  return ["unusable", first.meaning === "slower" ? "Correct, but slower" : "Correct, gain not shown"];
+}
+
+/** The first thing to read: how much faster, verified or not, against what, at which precision, at which cost. */
+export function achieved(run) {
+  const line = run.headline;
+  const [first] = line.claims;
+  const trusted = first && first.meaning === "faster" && line.outcome === "confirmed";
+  const doubt = first && { noisy: "too noisy to tell", same: "no measurable difference", slower: "slower than the reference", faster: "" }[first.meaning];
+  return [
+    h("p", { class: "verdict" }, badge(...verdict(line)), h("span", { class: "quiet" }, line.sentence)),
+    first && h("p", { class: `claim-big ${trusted ? "sure" : "unsure"}` },
+      h("span", { class: "factor" }, first.factor.replace("x", "×")),
+      h("span", { class: "of" }, `${first.meaning === "faster" ? "faster than" : "vs"} ${named(first.reference)} PyTorch`,
+        h("small", null, doubt || `95 % interval ${first.speedup.low.toFixed(2)} to ${first.speedup.high.toFixed(2)}`))),
+    line.claims.length > 0 && against(line.claims),
+  ].filter(Boolean);
+}
+
+/** The best kernel and the whole search in numbers. */
+export function figures(run) {
+  const line = run.headline;
+  return h("dl", { class: "figures" }, [
+
+      line.latency && ["time of a call", [line.latency, h("small", null, `eager: ${line.claims[0].reference_latency}`)]],
+      line.roofline && ["roofline", shortened(line.roofline)],
+      line.accuracy && ["precision", [line.precision, h("small", null, line.accuracy)]],
+      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} calls`, line.time].filter(Boolean).join(", "))]],
+      ["attempts", [String(run.attempts.length), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
+  ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+/** What a reader must know before the figures, such as a problem that a constant would solve. */
+function warnings(run) {
+  const found = run.facts.filter(([name]) => name === "warning").map(([, text]) => text);
+  return found.length ? [h("ul", { class: "warnings across" }, found.map((text) => h("li", null, visible(text))))] : [];
+}
+
+function shortened(text) {
+  const found = text.match(/^([^(]*?) ?\((.*)\)$/);
+  return found ? [found[1].replace(" of the roofline", ""), h("small", null, found[2])] : [h("small", null, text)];
+}
+
+function leaderboard(run) {
+  const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
+  if (!run.leaders.length) return section("Leaderboard", h("p", { class: "quiet" }, "No correct kernel yet."));
+  const shown = run.leaders.map((id) => byId.get(id)).filter(Boolean);
+  const meets = (one) => (one.figures.meets === "not recorded" ? "" : one.figures.meets);
+  const rows = shown.map((one) => [
+    one.attempt === run.best ? "★" : run.group.includes(one.attempt) ? "=" : "",
+    h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, one.attempt),
+    visible(one.idea), one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, meets(one) ? `${one.figures.error} · ${meets(one)}` : one.figures.error,
+  ]);
+  return section("Leaderboard",
+    table(["", "attempt", "idea", "time", "vs eager", "roofline", shown.some(meets) ? "error, meets" : "error"], rows, [3, 4, 5, 6]),
+    h("p", { class: "quiet" }, "As the search measured them. ", brief(run.standing.join(". "), 300)));
+}
+
+function happenings(run) {
+  const item = (one) => h("li", null,
+    badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
+    h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", visible(one.text)));
+  return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)));
+}
+
+function spending(run) {
+  if (!run.spending.length) return [h("p", { class: "quiet" }, "No model was called.")];
+  return [
+    table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], run.spending, [1, 2, 3, 4, 5]),
+    ...run.spending_notes.map((note) => h("p", { class: "quiet" }, note)),
+  ];
+}

@@ -1,0 +1,218 @@
+"""An attempt as plain data: in short for a run's list, and in full with its source, its changes and its model calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from stark.core.base import Frozen
+from stark.core.bottleneck import Profiled, kernel_name
+from stark.core.call import Call, spent_by_role
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.node import ROOT, Node
+from stark.core.run import Run
+from stark.core.usage import Spent
+from stark.explain.counters import facts as counter_facts
+from stark.explain.counters import limiter
+from stark.explain.profile import profile_lines, step_text
+from stark.explain.run import idea
+from stark.report.evaluation_document import EvaluationDocument, evaluation_document
+from stark.report.facts import evaluation_facts
+from stark.report.roofline_document import RooflinePoint, roofline_point
+from stark.report.spending import Row, fit_line, spending_rows
+from stark.report.view import RunView
+
+
+class AttemptDocument(EvaluationDocument):
+    """An attempt in short: its parent, plan and result."""
+
+    attempt: int
+    parent: int
+    action: Literal["improve", "debug"]
+    role: str
+    title: str | None
+    strategy: str | None
+    idea: str
+    """What the attempt is, in one line."""
+
+    duplicate_of: int | None
+    finished_s: float | None
+    """The run's active time when the attempt finished; null if it is unknown."""
+
+    point: RooflinePoint | None
+    """Where the kernel stands on the roofline; null unless it is correct and a roofline is known."""
+
+    @property
+    def id(self) -> int:
+        """The attempt's number."""
+        return self.attempt
+
+    @property
+    def works(self) -> bool:
+        """Whether the candidate is correct."""
+        return self.status == "correct"
+
+
+class Bar(Frozen):
+    """One step of a profile."""
+
+    name: str
+    share: float
+    own: bool
+    """Whether it is custom code, not PyTorch's or a library's."""
+
+    text: str
+
+
+class CounterDocument(Frozen):
+    """The hardware counters of one kernel, in English."""
+
+    name: str
+    share: float
+    limiter: str
+    facts: tuple[str, ...]
+
+
+class ProfileDocument(Frozen):
+    """Where the time of a call goes."""
+
+    lines: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    counters: tuple[CounterDocument, ...]
+
+
+class Judgement(Frozen):
+    """An evaluation in full, as names with texts."""
+
+    summary: EvaluationDocument
+    facts: tuple[tuple[str, str], ...]
+    output: str
+    profiles: dict[str, ProfileDocument]
+    """By case; the name is empty if the problem has no cases."""
+
+
+class NodeDocument(AttemptDocument):
+    """An attempt with its source and model calls."""
+
+    version: Literal[1] = 1
+    run: str
+    node: Node
+    """Everything that is stored of the attempt itself."""
+
+    calls: tuple[Call, ...]
+    cuts: tuple[str | None, ...]
+    """For each call, what was cut from its prompt; null if nothing was."""
+
+    roles: dict[str, Spent]
+    spending: tuple[Row, ...]
+    children: tuple[int, ...]
+    before: str | None
+    """The source that the plan was made for: the parent's, or for an edit of the reference the problem's. Null if there is none."""
+
+    anchored: bool
+    """Whether the plan's anchors name lines of `before`. A repair inherits its parent's plan, whose lines are older."""
+
+    search: Judgement
+    check: Judgement | None
+    """The final check; null if there was none."""
+
+
+def attempt_document(node: Node, finished_s: float | None = None) -> AttemptDocument:
+    """An attempt in short."""
+    return AttemptDocument(**_in_short(node, finished_s))
+
+
+def node_document(view: RunView, node: Node) -> NodeDocument:
+    """An attempt in full. Of the view's calls, only the attempt's own are used."""
+    return node_document_of(
+        view.run,
+        node,
+        parent=None if node.parent == ROOT else view.tree.node(node.parent),
+        children=[child.id for child in view.tree.children(node.id)],
+        calls=[call for call in view.calls if call.attempt == node.id],
+        checked=view.promotions.get(node.original),
+        finished_s=view.finished_s.get(node.id),
+    )
+
+
+def node_document_of(
+    run: Run,
+    node: Node,
+    *,
+    parent: Node | None,
+    children: Iterable[int],
+    calls: Sequence[Call],
+    checked: Evaluation | None,
+    finished_s: float | None,
+) -> NodeDocument:
+    """An attempt in full, from what belongs to it. `parent` is None if it is the reference."""
+    edits = node.plan is not None and bool(node.plan.anchors) and node.action == "improve"
+    before = parent.candidate.source if parent and parent.candidate else None
+    if parent is None and edits:
+        before = run.problem.source
+    roles = spent_by_role(calls)
+    return NodeDocument(
+        **_in_short(node, finished_s),
+        run=run.id,
+        node=node,
+        calls=tuple(calls),
+        cuts=tuple(fit_line(call.fit) if call.fit else None for call in calls),
+        roles=roles,
+        spending=tuple(spending_rows(roles)),
+        children=tuple(children),
+        before=before,
+        anchored=edits and before is not None,
+        search=_judgement(node.evaluation),
+        check=checked and _judgement(checked),
+    )
+
+
+def _in_short(node: Node, finished_s: float | None) -> dict[str, Any]:
+    return {
+        "attempt": node.id,
+        "parent": node.parent,
+        "action": node.action,
+        "role": node.role,
+        "title": node.plan.name if node.plan else None,
+        "strategy": node.plan.strategy if node.plan else None,
+        "idea": idea(node),
+        "duplicate_of": node.duplicate_of,
+        "finished_s": finished_s,
+        "point": roofline_point(node.id, node.evaluation),
+        **dict(evaluation_document(node.evaluation)),
+    }
+
+
+def _judgement(evaluation: Evaluation) -> Judgement:
+    correct = evaluation if isinstance(evaluation, Correct) else None
+    cases = {} if correct is None else correct.cases or {"": correct}
+    return Judgement(
+        summary=evaluation_document(evaluation),
+        facts=tuple(fact for fact in evaluation_facts(evaluation) if fact[0] != "profile"),
+        output=evaluation.output,
+        profiles={
+            case: _profile_document(found)
+            for case, each in cases.items()
+            if (found := each.profiled) is not None
+        },
+    )
+
+
+def _profile_document(profiled: Profiled) -> ProfileDocument:
+    profile = profiled.profile
+    return ProfileDocument(
+        lines=tuple(profile_lines(profiled)),
+        bars=tuple(
+            Bar(name=kernel_name(step.name), share=step.share, own=step.own, text=step_text(step))
+            for step in profile.steps
+        ),
+        counters=tuple(
+            CounterDocument(
+                name=kernel_name(each.name),
+                share=each.share,
+                limiter=limiter(each),
+                facts=tuple(counter_facts(each)),
+            )
+            for each in profile.counters
+        ),
+    )

@@ -1,0 +1,96 @@
+"""The first thing to read about a run: what was achieved, whether it is verified, against which references, at what cost."""
+
+from __future__ import annotations
+
+from stark.core.base import Frozen
+from stark.core.evaluation import Correct
+from stark.core.measurement import Speedup
+from stark.core.node import Node
+from stark.core.standing import Standing
+from stark.explain.evaluation import (
+    Meaning,
+    accuracy_text,
+    meaning,
+    roofline_text,
+    speedup_text,
+    verdict,
+)
+from stark.explain.numbers import duration, milliseconds
+from stark.explain.outcome import Outcome, outcome, outcome_text
+from stark.explain.run import idea, price, tokens
+from stark.report.view import RunView
+
+
+class Claim(Frozen):
+    """The best kernel against one reference."""
+
+    reference: str
+    speedup: Speedup
+    factor: str
+    """Such as `2.00x`."""
+
+    meaning: Meaning
+    text: str
+    """The speedup with its interval and, for eager mode, what the interval means."""
+
+    reference_latency: str
+
+
+class Headline(Frozen):
+    """The state of a run and its best kernel."""
+
+    outcome: Outcome
+    sentence: str
+    attempt: int | None
+    idea: str
+    claims: tuple[Claim, ...]
+    """Against eager first. Empty without a correct kernel."""
+
+    latency: str | None
+    roofline: str | None
+    accuracy: str | None
+    precision: str
+    """The class that was asked for."""
+
+    cost: str
+    tokens: str
+    calls: int
+    time: str | None
+    """The run's active time; null if it is unknown."""
+
+
+def headline(view: RunView, standing: Standing, best: Node | None, attempts: int) -> Headline:
+    """The headline of a run in its current state. `best` has the evaluation that ranks it first."""
+    found = outcome(standing, view.promotions, view.ended)
+    kernel = best.evaluation if best is not None else None
+    correct = kernel if isinstance(kernel, Correct) else None
+    return Headline(
+        outcome=found,
+        sentence=outcome_text(found, best, attempts),
+        attempt=best and best.id,
+        idea=idea(best) if best else "",
+        claims=() if correct is None else _claims(correct),
+        latency=correct and milliseconds(correct.latency_ms),
+        roofline=correct and roofline_text(correct),
+        accuracy=correct and accuracy_text(correct.accuracy),
+        precision=view.run.config.limits.precision,
+        cost="nothing was paid" if view.run.is_replay else price(view.spent),
+        tokens=tokens(view.spent),
+        calls=view.spent.calls,
+        time=None if view.elapsed_s is None else duration(view.elapsed_s),
+    )
+
+
+def _claims(correct: Correct) -> tuple[Claim, ...]:
+    names = sorted(correct.references, key=lambda name: name != "eager")
+    return tuple(
+        Claim(
+            reference=name,
+            speedup=correct.speedup_vs(name),
+            factor=speedup_text(correct.speedup_vs(name), named=False).split("x")[0] + "x",
+            meaning=meaning(correct.speedup_vs(name)),
+            text=verdict(correct, name),
+            reference_latency=milliseconds(correct.reference_ms(name)),
+        )
+        for name in names
+    )

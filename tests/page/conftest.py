@@ -1,0 +1,17 @@
+"""The shipped recordings as a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from stark.store import Store
+from support.recordings import fill
+
+
+@pytest.fixture(scope="package")
+def recorded_store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a store with the shipped recordings and a bench of them."""
+    address = f"sqlite:///{tmp_path_factory.mktemp('page')}/stark.db"
+    with Store.open(address) as store:
+        fill(store)
+    return address

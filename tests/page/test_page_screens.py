@@ -1,0 +1,274 @@
+"""Every screen in a real browser, over a store made from the shipped recordings."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_samples import RESULTS, Browser, chromium, opened, serving
+
+import stark
+from stark.core.call import Call, Message, Reply
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Crashed
+from stark.core.node import Node, Selection
+from stark.core.plan import Anchor, Plan
+from stark.core.usage import Cost
+from stark.page.file import html_file
+from stark.recorded import read_recording
+from stark.report.view import RunView
+from stark.store import Store
+from support.executor import FakeExecutor
+from support.nodes import CPU, correct, working
+from support.recordings import BENCH, DEPTHWISE, RMSNORM, SAMPLING, SWIGLU
+
+pytestmark = pytest.mark.slow
+
+VISITS = {
+    ("light", 360): (
+        "",
+        f"run/{DEPTHWISE}",
+        f"run/{DEPTHWISE}/6",
+        f"compare/{SWIGLU}/0/{SAMPLING}/0",
+    ),
+    ("dark", 3840): (f"run/{RMSNORM}", f"run/{SWIGLU}/6", "devices", f"bench/{BENCH}"),
+}
+"""Screens by theme and width: each in one of them, since a visit takes a second."""
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+HOSTILE = (
+    "<script>window.owned = 1</script><img src=x onerror='window.owned = 1'>"
+    "\x1b[31mred\x1b[0m \u202eabc </pre></script><!--"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(recorded_store: str) -> Iterator[str]:
+    with serving(recorded_store) as address:
+        yield address
+
+
+@pytest.mark.parametrize(("theme", "width"), VISITS)
+def test_screens_are_accessible_and_fit(
+    browser: Browser, site: str, theme: str, width: int
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python")
+    script = files(axe).joinpath("axe.min.js").read_text()
+    window = {"width": width, "height": 900}
+    with browser.page(bypass_csp=True, color_scheme=theme, viewport=window) as page:
+        for screen in VISITS[theme, width]:
+            opened(page, f"{site}#/{screen}")
+            page.evaluate(script)
+            found = page.evaluate(
+                "axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa']})"
+            )["violations"]
+            serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+            assert [] == serious, screen
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
+
+
+def test_the_runs_can_be_filtered_sorted_and_compared(browser: Browser, site: str) -> None:
+    with browser.page() as page:
+        opened(page, site)
+        page.get_by_role("searchbox").fill("swiglu stark")
+        assert 1 == page.locator("tbody tr").count()
+        page.get_by_role("searchbox").fill("")
+        page.get_by_role("button", name="speedup vs eager").click()
+        assert "gated-causal-conv" in page.locator("tbody tr").first.inner_text()
+        for name in (SWIGLU, SAMPLING):
+            page.get_by_label(f"choose {name}").check()
+        page.get_by_role("button", name="Compare two runs").click()
+        page.get_by_role("heading", name="Two runs").wait_for()
+        assert "sampling" in page.locator("main").inner_text()
+
+
+def test_a_run_says_what_was_achieved(browser: Browser, site: str) -> None:
+    with browser.page() as page:
+        said = opened(page, f"{site}#/run/{RMSNORM}").locator("main").inner_text()
+
+    assert "Confirmed" in said and f"3.00{TIMES}" in said and "faster than eager" in said
+    assert "95 % interval 2.98 to 3.00" in said and "fp32-split" in said
+    assert "roofline, 3.65 ms" in said
+    assert "~135,915 tokens, 16 calls" in said
+
+
+def test_keys_lead_through_a_run(browser: Browser, site: str) -> None:
+    with browser.page() as page:
+        opened(page, f"{site}#/run/{RMSNORM}")
+        page.keyboard.press("b")
+        page.get_by_role("heading", name="5Store the output").wait_for()
+        page.keyboard.press("p")
+        page.get_by_text("continued by").wait_for()
+        assert page.url.endswith("/2")
+        page.keyboard.press("r")
+        rows = page.get_by_role("treeitem")
+        rows.first.focus()
+        page.keyboard.press("ArrowLeft")
+        assert 7 == rows.count()  # attempt 7 is folded into attempt 1
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        page.locator(".number-of", has_text="2").wait_for()
+
+
+def test_an_attempt_shows_plan_changes_evidence_profile_and_prompts(
+    browser: Browser, site: str
+) -> None:
+    with browser.page() as page:
+        opened(page, f"{site}#/run/{RMSNORM}/5")
+        assert "lines 40 to 44" in page.locator(".note").inner_text()
+        removed, added = page.locator(".half.old"), page.locator(".half.new")
+        assert 'cache_modifier=".cs"' in removed.first.inner_text()
+        assert "mask=inside_out)" in added.first.inner_text()
+        said = page.locator("main").inner_text()
+        assert "rmsnorm_kernel: 114688 blocks of 256 threads" in said
+        assert f"2.11{TIMES}" in said and "vs max-autotune" in said
+        page.locator("details.call summary").first.click()
+        page.get_by_text("system, ").click()
+        assert "kernel" in page.locator("details.call pre").first.inner_text()
+
+
+def test_a_failure_says_why(browser: Browser, site: str) -> None:
+    with browser.page() as page:
+        said = opened(page, f"{site}#/run/{SWIGLU}/6").locator(".failure").inner_text()
+
+    assert "rule runs-while-stopped" in said
+
+
+def test_a_bench_leads_to_its_runs(browser: Browser, site: str) -> None:
+    with browser.page() as page:
+        opened(page, f"{site}#/bench")
+        page.get_by_role("link", name=BENCH).click()
+        page.get_by_label("reference eager").select_option("compile")
+        page.get_by_role("heading", name="Every run vs compile").wait_for()
+        assert 12 == page.locator("circle.dot").count()
+        page.get_by_role("link", name="moving_average").first.click()
+        page.get_by_role("heading", name="moving_average").wait_for()
+
+
+def test_a_wrong_address_gets_a_sentence(browser: Browser, site: str) -> None:
+    with browser.page() as page:
+        page.goto(f"{site}#/nothing")
+        assert "no such screen" in page.locator("main .problem").inner_text()
+
+
+def test_the_file_opens_without_a_network(browser: Browser, tmp_path: Path) -> None:
+    [recording] = RESULTS.rglob("level1-36-rmsnorm.json.gz")
+    view = RunView.of_recording(read_recording(recording))
+    file = tmp_path / "run.html"
+    file.write_text(html_file(view))
+    with browser.page(offline=True) as page:
+        said = opened(page, file.as_uri()).locator("main").inner_text()
+        assert f"3.00{TIMES}" in said and "~135,915 tokens" in said
+        page.get_by_role("treeitem").nth(3).click()
+        page.locator(".diff").wait_for()
+
+
+def test_a_run_is_shown_while_it_goes_on(browser: Browser, tmp_path: Path) -> None:
+    [recording] = RESULTS.rglob("masked-softmax-sampling.json.gz")
+    address = f"sqlite:///{tmp_path}/stark.db"
+    judge = FakeExecutor(lambda *_: correct(0.5), device=CPU)
+
+    def replay() -> None:
+        asyncio.run(stark.aoptimize(replay=recording, store=address, judge=judge))
+
+    with serving(address) as site, browser.page(expected="503") as page:
+        page.goto(site)
+        page.get_by_text("there is no store").first.wait_for()
+        run = threading.Thread(target=replay)
+        run.start()
+        page.get_by_role("link", name="masked-softmax").click()
+        page.get_by_text("8 attempts made").first.wait_for()
+        page.get_by_role("treeitem").nth(7).wait_for()
+        run.join()
+
+
+def test_a_finished_attempt_appears_within_a_second(browser: Browser, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/stark.db"
+    with Store.open(address) as store, serving(address) as site, browser.page() as page:
+        _begin(store)
+        opened(page, f"{site}#/run/live")
+        page.get_by_text("live", exact=True).wait_for()
+        delays = [_delay(store, page, attempt) for attempt in range(1, 6)]
+
+    assert max(delays) < 1.0
+
+
+def _begin(store: Store) -> None:
+    [path] = RESULTS.rglob("masked-softmax-sampling.json.gz")
+    recording = read_recording(path)
+    store.create_run(recording.run.model_copy(update={"id": "live"}))
+    store.set_reference("live", recording.reference)
+
+
+def _delay(store: Store, page: Any, attempt: int) -> float:
+    node = working(attempt)
+    store.begin_attempt("live", attempt, Selection(parent=0, action="improve"))
+    store.add_node("live", node, 1.0)
+    committed = time.monotonic()
+    page.locator(f"[data-id='{attempt}'].row:not(.running)").wait_for()
+    return time.monotonic() - committed
+
+
+def test_the_first_run_of_a_store_appears(browser: Browser, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/stark.db"
+    with Store.open(address) as store, serving(address) as site, browser.page() as page:
+        opened(page, site).get_by_text("There are no runs yet").wait_for()
+        _begin(store)
+        page.get_by_role("link", name="live").click()
+        page.get_by_role("heading", name="masked_softmax").wait_for()
+        page.get_by_text("No correct kernel yet, after 0 attempts.").wait_for()
+        store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
+        page.locator(".row.running").wait_for()
+        assert "in progress" in page.locator(".row.running").inner_text()
+
+
+def test_hostile_texts_change_nothing_but_their_box(browser: Browser, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/stark.db"
+    huge = HOSTILE + "\ud800" + "x" * 10_000_000
+    with Store.open(address) as store:
+        _begin(store)
+        store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
+        asked = store.begin_call("live", 1, "solo", HOSTILE, Cost())
+        call = Call(
+            attempt=1,
+            turn=0,
+            role="solo",
+            messages=(Message(speaker="user", text=huge),),
+            reply=Reply(text=huge, model=HOSTILE),
+        )
+        store.add_call("live", call, asked, 1.0)
+        anchor = Anchor(name="a", first_line=1, last_line=2, instruction=HOSTILE)
+        node = Node(
+            id=1,
+            parent=0,
+            action="improve",
+            role="solo",
+            plan=Plan(action="edit", title=HOSTILE[:60], strategy=HOSTILE, anchors=(anchor,)),
+            candidate=Candidate(language="cpp", source=huge),
+            evaluation=Crashed(phase="verify", error=huge, output=HOSTILE, warnings=(HOSTILE,)),
+        )
+        store.add_node("live", node, 1.0)
+    with serving(address) as site, browser.page() as page:
+        opened(page, f"{site}#/run/live")
+        assert "<script>" in page.get_by_role("treeitem").inner_text()
+        opened(page, f"{site}#/run/live/1")
+        assert page.evaluate("window.owned === undefined")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        said = page.locator(".said").inner_text()
+        assert "␛[31mred" in said and "⟨202E⟩" in said and len(said) < 300_000
+        page.locator("details.call > summary").click()
+        page.get_by_role("button", name="Show all").last.wait_for()
+        assert page.evaluate("window.owned === undefined")

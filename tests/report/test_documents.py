@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from report_samples import RUN, reference
+
+from stark.core.node import Node
+from stark.report.attempt_document import NodeDocument, node_document
+from stark.report.document import RunDocument, run_document
+from stark.report.markdown import escaped, run_markdown
+from stark.report.notebook import notebook_html
+from stark.report.schema import schema
+from stark.report.view import RunView
+from support.nodes import correct, failing, failure, working
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "schema.json"
+
+
+def view(*nodes: Node, **more: object) -> RunView:
+    return RunView(RUN, reference(), nodes, (), **more)  # type: ignore[arg-type]
+
+
+def test_the_published_schema_is_the_documents_own() -> None:
+    advice = "write it again: python -m stark.report.schema > docs/schema.json"
+
+    assert schema() == json.loads(PUBLISHED.read_text()), advice
+
+
+def test_documents_survive_json() -> None:
+    searched = view(working(1), failing(2, parent=1), promotions={1: correct(0.5)})
+    run, node = run_document(searched), node_document(searched, searched.nodes[0])
+
+    assert run == RunDocument.model_validate_json(run.model_dump_json())
+    assert node == NodeDocument.model_validate_json(node.model_dump_json())
+
+
+def test_the_headline_says_how_far_the_best_kernel_is_established() -> None:
+    states = [
+        view(),
+        view(working(1)),
+        view(working(1), promotions={1: correct(0.5)}),
+        view(working(1), promotions={1: failure("incorrect")}),
+    ]
+
+    outcomes = [run_document(each).headline.outcome for each in states]
+    assert ["nothing", "unconfirmed", "confirmed", "refuted"] == outcomes
+
+
+def test_the_course_leaves_out_what_the_final_check_refuted() -> None:
+    nodes = working(1, latency_ms=0.8), working(2, latency_ms=0.2), working(3, latency_ms=0.5)
+
+    assert (1, 2, 2) == run_document(view(*nodes)).course
+    refuted = view(*nodes, promotions={2: failure("incorrect"), 3: correct(0.5)})
+    assert (1, 1, 3) == run_document(refuted).course
+
+
+def test_the_roofline_leads_from_the_reference_to_the_best() -> None:
+    found = run_document(view(working(1), failing(2), working(3, parent=1, latency_ms=0.1)))
+
+    assert found.roofline is not None
+    assert (0, 1, 3) == found.roofline.path
+    assert [0, 1, 3] == [point.attempt for point in found.roofline.points]
+    assert pytest.approx(0.1) == found.roofline.points[-1].share
+
+
+def test_markdown_of_models_is_no_markup() -> None:
+    found = escaped("<b> a|b\n`c` @user [x](y) \x1b[31m")
+
+    assert r"\<b\> a\|b \`c\` \@" in found and r"\[x\](y)" in found
+    assert "@user" not in found and "\x1b" not in found
+
+
+def test_a_comment_and_a_notebook_show_the_same_figures() -> None:
+    hostile = working(1)
+    assert hostile.plan is not None
+    plan = hostile.plan.model_copy(update={"title": "<script>x</script>"})
+    shown = run_document(view(hostile.model_copy(update={"plan": plan})))
+    comment, notebook = run_markdown(shown), notebook_html(shown)
+
+    for text in (comment.replace("\\", ""), notebook):
+        assert "2.00x vs eager" in text and "500 µs" in text
+    assert "<script>" not in notebook and "<script>" not in comment
