@@ -138,7 +138,7 @@ def test_noisy_speedups_are_marked_in_the_list_of_runs() -> None:
         best_attempt=1,
         latency_ms=0.5,
         speedup=wide,
-        confirmed=None,
+        confirmed=False,
         ended=None,
     )
 
