@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("torch")
 
 from ownpkg.block import Block
-from stark.capturing.calls.loading import load_module
 
+from stark.capturing.calls.loading import load_module
 from stark.regions.__main__ import main
 from stark.regions.results import Answer
 

@@ -295,6 +295,70 @@ async def test_triton_as_its_tutorials_write_it_is_judged(
     assert isinstance(found, Correct), found
 
 
+FLOAT8 = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return {reference}
+
+def get_inputs():
+    return [torch.randn(1024, 1024){kind} for _ in range(2)]
+
+def get_init_inputs():
+    return []
+"""
+
+FLOAT8_KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product_kernel(a_ptr, b_ptr, out_ptr, n, inner, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows = tl.program_id(0) * M + tl.arange(0, M)[:, None]
+    columns = tl.program_id(1) * N + tl.arange(0, N)[None, :]
+    total = tl.zeros((M, N), tl.float32)
+    for first in range(0, inner, K):
+        k = first + tl.arange(0, K)
+        a = tl.load(a_ptr + rows * inner + k[None, :])
+        b = tl.load(b_ptr + columns * inner + k[:, None])
+        total += tl.dot(a, b)
+    tl.store(out_ptr + rows * n + columns, total.to(tl.bfloat16))
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
+        out = torch.empty(len(a), len(b), dtype=torch.bfloat16, device=a.device)
+        grid = len(a) // 64, len(b) // 64
+        product_kernel[grid](a, b, out, len(b), a.shape[1], M=64, N=64, K=64)
+        return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "reference", "status"),
+    [
+        (".to(torch.float8_e4m3fn)", "a.bfloat16() @ b.bfloat16().T", "correct"),
+        (".bfloat16()", "a @ b.T", "incorrect"),
+    ],
+    ids=["of float8 inputs", "of bfloat16 inputs"],
+)
+async def test_a_product_in_float8_is_right_where_its_inputs_are(
+    executor: Executor, kind: str, reference: str, status: str
+) -> None:
+    source = FLOAT8.replace("{kind}", kind).replace("{reference}", reference)
+    problem = Problem(name="float8", source=source)
+
+    found = await executor.evaluate(problem, Candidate(language="triton", source=FLOAT8_KERNEL))
+
+    assert status == found.status, found
+
+
 async def test_a_graph_in_pytorch_alone_is_judged(executor: Executor) -> None:
     source = FAULTS["honest"][0].replace(
         "        return torch.relu(x) * self.scale",
