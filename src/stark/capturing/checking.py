@@ -54,8 +54,11 @@ def _loaded(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _model(module: nn.Module, space: dict[str, Any]) -> nn.Module:
-    """The captured Model on the original's device, with its weights."""
-    with users_code("the captured __init__ fails (REASON)"):
+    """The captured Model on the original's device, with its weights. There, large weights are drawn in no time."""
+    device = next(
+        (t.device for t in [*module.parameters(), *module.buffers()]), torch.device("cpu")
+    )
+    with users_code("the captured __init__ fails (REASON)"), device:
         model = space["Model"]()
     ours, theirs = model.state_dict(), module.state_dict()
     if difference := set(ours) ^ set(theirs):
@@ -63,9 +66,6 @@ def _model(module: nn.Module, space: dict[str, Any]) -> nn.Module:
     for name in theirs:
         if (ours[name].shape, ours[name].dtype) != (theirs[name].shape, theirs[name].dtype):
             raise CannotCapture(f"the captured {name} has another shape or dtype")
-    device = next(
-        (t.device for t in [*module.parameters(), *module.buffers()]), torch.device("cpu")
-    )
     model.to(device)
     model.load_state_dict(theirs)
     known = dict(module.named_buffers())

@@ -54,7 +54,10 @@ class SmallSumsZero(Model):
 
 
 class NoSigmoid(Model):
-    """Wrong: the gate without its sigmoid, halved."""
+    """Wrong: the gate without its sigmoid, halved.
+
+    Names: columns
+    """
 
     def forward(self, gate, up):
         return (gate / 2 * up).sum(0, keepdim=True).repeat(PLACES, 1)

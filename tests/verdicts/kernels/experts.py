@@ -50,7 +50,11 @@ class ExactLogits(Model):
 
 
 class CoarseLogits(Model):
-    """Wrong: the logits have three bits."""
+    """Wrong: the logits have three bits.
+
+    Names: expert
+    Unnamed: needs knowledge of the function
+    """
 
     def forward(self, x):
         logits = (x.float() @ self.router.float().T).to(torch.float8_e5m2).float()
@@ -59,7 +63,11 @@ class CoarseLogits(Model):
 
 
 class SecondBest(Model):
-    """Wrong: each hundredth token gets its second expert."""
+    """Wrong: each hundredth token gets its second expert.
+
+    Names: expert
+    Unnamed: needs knowledge of the function
+    """
 
     def forward(self, x):
         best = (x @ self.router.T).float().topk(2, 1).indices
