@@ -65,10 +65,13 @@ def mixture() -> nn.Module:
 
 
 def convnext() -> nn.Module:
-    """ConvNeXt-T in fp32, channels last."""
+    """ConvNeXt-T in fp32, channels last.
+
+    Its layer scale is as large as in a trained model: with timm's 1e-6 each block would return its input.
+    """
     import timm
 
-    model = _made(lambda: timm.create_model("convnext_tiny"), torch.float32)
+    model = _made(lambda: timm.create_model("convnext_tiny", ls_init_value=0.5), torch.float32)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
