@@ -24,6 +24,20 @@ def inputs(rows: int = SMALL, dtype: torch.dtype = torch.float32) -> tuple[torch
     return x, torch.ones(2, rows, 1, dtype=dtype)
 
 
+class Broken(nn.Module):
+    """A stack whose graph breaks before each layer, so that each layer is compiled by itself."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.stack = stack
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        for layer in self.stack.layers:
+            torch._dynamo.graph_break()
+            x = x + layer(x, mask=mask)[0]
+        return self.stack.head(x)
+
+
 @pytest.fixture(autouse=True)
 def no_grad() -> Iterator[None]:
     with torch.no_grad():
@@ -511,6 +525,18 @@ def test_compiled_graphs_contain_the_kernel(
         compiled(*inputs()).sum().backward()
     assert GRAPH_GRADIENTS in applied.report().original_calls
     assert model.layers[0].gate.weight.grad is not None
+
+
+@pytest.mark.slow
+def test_a_model_with_graph_breaks_gets_its_kernels_back(model: Stack, own: Stack) -> None:
+    torch.compiler.reset()
+    broken = Broken(model)
+    broken.compile(backend="eager")
+
+    for _ in range(2):
+        with guard.apply(model, kernel()) as applied:
+            torch.testing.assert_close(broken(*inputs()), own(*inputs()))
+            assert {} == applied.report().original_calls
 
 
 @pytest.mark.slow

@@ -124,7 +124,10 @@ def generated(name: str, source: str, names: dict[str, Any]) -> Any:
     """The function `name` of a source, which finds `names` as its globals."""
     # There must be no __name__: dynamo would look for the globals in the module of that name.
     exec(_compiled(source, name), names)
-    return names[name]
+    made = names[name]
+    # Dynamo keeps compiled frames by code object, and their code in the globals: no two functions may share one.
+    made.__code__ = made.__code__.replace()
+    return made
 
 
 def all_of(name: str, tests: list[str], names: dict[str, Any]) -> Callable[[], bool]:
