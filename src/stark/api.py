@@ -327,9 +327,9 @@ def _loaded(problem: Problem | str | Path) -> Problem:
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end. Raises UsageError if an event loop is already running, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if (
+        asyncio._get_running_loop() is None
+    ):  # the public function raises, which would show in every traceback
         return asyncio.run(work)
     work.close()
     raise UsageError(

@@ -80,7 +80,10 @@ def test_a_process_that_dies_is_reported(stark: Stark) -> None:
 def test_a_model_that_cannot_be_loaded_is_one_sentence(stark: Stark) -> None:
     ended = stark("hotspots", "users:Absent", "--inputs", "users:example")
 
-    assert (2, "error: users has no Absent; write package.module:Object") == (
+    assert (
+        2,
+        "error: users has no Absent; define it there, or name another object as package.module:Object",
+    ) == (
         ended.code,
         ended.err.splitlines()[-1],
     )

@@ -116,4 +116,6 @@ def _reached(spec: str) -> tuple[Any, str]:
 
 def _no_such(spec: str) -> str:
     package, _, name = spec.partition(":")
-    return f"{package} has no {name}; write package.module:Object"
+    return (
+        f"{package} has no {name}; define it there, or name another object as package.module:Object"
+    )

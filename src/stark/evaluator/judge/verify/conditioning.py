@@ -12,16 +12,25 @@ from collections.abc import Callable, Iterator
 import torch
 
 from stark.core.precision import Precision
-from stark.evaluator.judge.verify.oracle import MOVES, ExpectedTensor, as_real, pieces
+from stark.evaluator.judge.verify.lines import FEW, FEW_LOST, share_lost
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
 
 Moved = Callable[[], Iterator[torch.Tensor]]
 """Yields exact results, each after inputs and weights have moved."""
 
-DRAWS = 4
-"""Results that are compared. One could be near by chance."""
+DRAWS = 8
+"""Results that are compared. A few could all be near by chance."""
+
+MOVES = 4.0
+"""An error is explained up to this multiple of the root mean square move: the moves are as large as a class's coarsest
+rounding already."""
 
 MOST_EXCUSED = 0.01
 """Share of an output's elements, or of its lines of a kind, that may be excused."""
+
+MOST_MOVED = 0.5
+"""Relative RMS by which the exact result may move as a whole. Beyond it, the moves change what the problem is about, such as
+a mask, and explain nothing."""
 
 ROUNDING: dict[Precision, float] = {
     "reference": 2**-23,
@@ -33,41 +42,61 @@ ROUNDING: dict[Precision, float] = {
 
 
 def rounding_of(precision: Precision, dtype: torch.dtype) -> float:
-    """By how much a number of this type may be rounded by a class's arithmetic."""
-    own = torch.finfo(dtype).eps
+    """By how much a number of this type may be rounded by a class's arithmetic. A float8 is computed with in more bits."""
+    own = min(torch.finfo(dtype).eps, ROUNDING["bf16"])
     wide = dtype == torch.float64 and precision in ("reference", "fp32-split")
     return own if wide else max(own, ROUNDING[precision])
 
 
 def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) -> torch.Tensor:
-    """The tensor with each number up to `rounding` higher or lower, relatively."""
+    """The tensor with each number up to `rounding` higher or lower, relatively.
+
+    Whole numbers stay: masks, labels and lengths in floating point are compared and are exact.
+    """
     moved = tensor.double()
+    if bool((moved == moved.round()).all()):
+        return tensor
     noise = torch.rand(tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1)
     return moved.addcmul_(moved.clone(), noise, value=rounding).to(tensor.dtype)
 
 
 def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -> bool:
-    """Whether the exact results move at least about as far as those elements and lines that are wrong are off."""
+    """Whether the exact results move about as far as those elements and lines that are wrong are off."""
     result = as_real(result)
-    elements, lines = _wrong_elements(result, expected), expected.lost(result)
-    if len(elements) > MOST_EXCUSED * result.numel():
+    wrong, lines = _wrong_elements(result, expected), expected.lost(result)
+    if len(wrong) > MOST_EXCUSED * result.numel():
         return False
     if any(len(each.indices) > MOST_EXCUSED * each.number_in(result) for each in lines):
         return False
 
-    def off(other: torch.Tensor) -> list[torch.Tensor]:
-        """For each wrong element and line, the sum of the squared differences from the exact result."""
-        found = [_at(other, elements).double() - _at(expected.oracle, elements).double()]
-        found += [each.of(other).double() - each.of(expected.oracle).double() for each in lines]
-        return [each.square().flatten(1).sum(1) for each in found]
+    def picked(tensor: torch.Tensor) -> list[torch.Tensor]:
+        """The wrong elements and each kind of lines."""
+        return [
+            tensor.reshape(-1)[wrong].double(),
+            *(each.of(tensor).double() for each in lines),
+        ]
 
-    moves = [torch.zeros_like(each) for each in off(result)]
-    for other in moved():
-        for total, square in zip(moves, off(as_real(other)), strict=True):
-            total += square / DRAWS
-    return all(
-        bool((wrong <= MOVES**2 * far).all()) for wrong, far in zip(off(result), moves, strict=True)
-    )
+    exact = picked(expected.oracle)
+    squares = [torch.zeros_like(each) for each in exact]
+    for other in map(as_real, moved()):
+        if not measure(other, expected.oracle, expected.scale).relative_rms <= MOST_MOVED:
+            return False
+        for total, there, here in zip(squares, picked(other), exact, strict=True):
+            total += (there - here).square() / DRAWS
+    errors = [(ours - here).abs() for ours, here in zip(picked(result), exact, strict=True)]
+    beyond = [
+        (error - MOVES * square.sqrt()).clamp(min=0.0)
+        for error, square in zip(errors, squares, strict=True)
+    ]
+    if not all(bool(each.isfinite().all()) for each in beyond) or bool(beyond[0].any()):
+        return False
+    return not any(_is_lost(*each, expected) for each in zip(beyond[1:], exact[1:], strict=True))
+
+
+def _is_lost(beyond: torch.Tensor, exact: torch.Tensor, expected: ExpectedTensor) -> bool:
+    """Whether any line is still lost by that part of its errors which the moves do not explain."""
+    share = share_lost(expected.budget) if exact.shape[1] >= FEW else FEW_LOST
+    return bool((beyond.square().sum(1) > share**2 * exact.square().sum(1)).any())
 
 
 def _wrong_elements(result: torch.Tensor, expected: ExpectedTensor) -> torch.Tensor:
@@ -80,7 +109,3 @@ def _wrong_elements(result: torch.Tensor, expected: ExpectedTensor) -> torch.Ten
         found.append(wrong.nonzero().flatten() + begin)
         begin += ours.numel()
     return torch.cat(found)
-
-
-def _at(tensor: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
-    return tensor.reshape(-1, 1)[elements]
