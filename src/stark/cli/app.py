@@ -47,6 +47,9 @@ PROBLEM = typer.Argument(
     help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, or your own "
     "module as package.module:Object with --inputs.",
 )
+CANDIDATES = typer.Argument(
+    metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."
+)
 MODULE = typer.Argument(
     metavar="MODULE",
     help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
@@ -141,13 +144,44 @@ def capture(
 
 
 @command(app, "kernelbench", *JUDGING)
+def problem(
+    settings: Settings,
+    problem: Annotated[str, PROBLEM],
+    inputs: Annotated[str | None, INPUTS] = None,
+    guide: Annotated[
+        bool,
+        typer.Option(
+            "--guide",
+            help="Also print how candidates in --language are written, and techniques that may pay here.",
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    """Measure PROBLEM's reference: its time, roofline, inputs and outputs, error budget and device."""
+    from stark.cli.problem import show_problem
+
+    return show_problem(problem, inputs, settings, guide, json)
+
+
+@command(app, "kernelbench", *JUDGING)
+def check(
+    settings: Settings,
+    problem: Annotated[str, PROBLEM],
+    candidates: Annotated[list[Path], CANDIDATES],
+    inputs: Annotated[str | None, INPUTS] = None,
+    json: JsonOption = False,
+) -> int:
+    """Build CANDIDATE files and verify them against PROBLEM, without a time."""
+    from stark.cli.evaluating import check
+
+    return check(problem, inputs, candidates, settings, json)
+
+
+@command(app, "store", "kernelbench", *JUDGING)
 def evaluate(
     settings: Settings,
     problem: Annotated[str, PROBLEM],
-    candidates: Annotated[
-        list[Path],
-        typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."),
-    ],
+    candidates: Annotated[list[Path], CANDIDATES],
     inputs: Annotated[str | None, INPUTS] = None,
     effort: Annotated[
         str,
@@ -166,13 +200,25 @@ def evaluate(
     ] = None,
     against: Annotated[str, option("eager|compile", "The reference for --min-speedup.")] = "eager",
     junit: Annotated[Path | None, option("FILE", "Write a JUnit report for CI.")] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Store each evaluation as an attempt of the agent's run of PROBLEM, which `stark show` and the page "
+            "show and `stark resume` can continue.",
+        ),
+    ] = False,
+    parent: Annotated[
+        int, option("ATTEMPT", "The attempt that CANDIDATE was made from.", default="the reference")
+    ] = 0,
+    idea: Annotated[str, option("TEXT", "What CANDIDATE tries, in one line.")] = "",
     json: JsonOption = False,
 ) -> int:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
-    from stark.cli.evaluating import Demand, evaluate
+    from stark.cli.evaluating import Demand, Keeping, evaluate
 
-    demand = Demand(min_speedup, against, junit)
-    return evaluate(problem, inputs, candidates, settings, effort, demand, json)
+    demand, keeping = Demand(min_speedup, against, junit), Keeping(keep, parent, idea)
+    return evaluate(problem, inputs, candidates, settings, effort, demand, keeping, json)
 
 
 @command(app, "store", *EVERY)
