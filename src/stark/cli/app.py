@@ -331,6 +331,22 @@ def ui(
     return serve_page(recordings or [], settings, port, control)
 
 
+@command(app, "store", "kernelbench", "model", *JUDGING)
+def mcp(
+    settings: Settings,
+    http: Annotated[
+        int | None,
+        option(
+            "PORT", "Serve HTTP on this port of this machine, behind a token, instead of stdio."
+        ),
+    ] = None,
+) -> int:
+    """Serve the judge and the store to a coding agent as tools (Model Context Protocol)."""
+    from stark.cli.mcp import serve
+
+    return serve(settings, http)
+
+
 @command(app, "store")
 def record(
     settings: Settings,
