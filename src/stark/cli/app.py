@@ -41,6 +41,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(bench)
+skill = typer.Typer(
+    name="skill",
+    cls=Group,
+    no_args_is_help=True,
+    help="The instructions by which a coding agent uses these commands.",
+)
+app.add_typer(skill)
 
 PROBLEM = typer.Argument(
     metavar="PROBLEM",
@@ -345,6 +352,34 @@ def mcp(
     from stark.cli.mcp import serve
 
     return serve(settings, http)
+
+
+@command(skill)
+def install(
+    settings: Settings,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="A folder of skills, such as .claude/skills."),
+    ] = None,
+    claude: Annotated[
+        bool, typer.Option("--claude", help="Install for Claude Code, for all your projects.")
+    ] = False,
+    codex: Annotated[
+        bool, typer.Option("--codex", help="Install for Codex, for all your projects.")
+    ] = False,
+) -> int:
+    """Write the skill to DIR/stark/SKILL.md, or where an agent looks for it."""
+    from stark.cli.skill import install
+
+    return install(claude, codex, folder)
+
+
+@command(skill, name="show")
+def show_skill(settings: Settings) -> None:
+    """Print the skill."""
+    from stark.cli.skill import show
+
+    show()
 
 
 @command(app, "store")
