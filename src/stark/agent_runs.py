@@ -54,11 +54,9 @@ def agent_run(
     """
     if found := find_agent_run(store, problem, asked):
         return found
-    judging = asked.model_dump(include={"executor", "precision", "build_s", "memory_gb"})
-    tools = asked.model_dump(include={"counters", "sanitizer"})
-    config = configure(
-        RunOptions(model=AGENT, language=language, attempts=1, **judging, **tools),
-    )
+    judging = {"executor", "precision", "build_s", "memory_gb", "counters", "sanitizer"}
+    options = asked.model_dump(include=judging)
+    config = configure(RunOptions(model=AGENT, language=language, attempts=1, **options))
     named = config.strategy.model_copy(update={"name": AGENT})
     config = config.model_copy(update={"strategy": named})
     run = new_run(problem, config, {summary.id for summary in store.summaries()})
@@ -72,20 +70,16 @@ def starting_point(store: Store, run: Run | None, parent: int) -> Selection:
 
     Raises UsageError if there is no such attempt, and Held if a search works on the run.
     """
-    if parent == ROOT:
-        action_on_root = Selection(parent=ROOT, action="improve")
-        if run is not None:
-            with _exclusive(store, run.id):
-                return action_on_root
-        return action_on_root
     node = None if run is None else store.node(run.id, parent)
-    if run is None or node is None or node.candidate is None:
+    if parent != ROOT and (node is None or node.candidate is None):
         raise UsageError(
             f"there is no attempt {parent} with a source to start from; name an attempt of the agent's run of this "
             "problem, or 0 for the reference"
         )
-    with _exclusive(store, run.id):
-        return Selection(parent=parent, action="improve" if node.works else "debug")
+    if run is not None:
+        with _exclusive(store, run.id):
+            pass
+    return Selection(parent=parent, action="improve" if node is None or node.works else "debug")
 
 
 def keep(

@@ -14,6 +14,9 @@ from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
 from stark.languages import LANGUAGES
 
+CHECK_TIMING_S = 0.01
+"""The timing budget of a check, whose times are not shown: timing ends as soon as it may."""
+
 
 class Written(Frozen):
     """A candidate's file as text."""

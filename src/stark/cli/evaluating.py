@@ -24,6 +24,7 @@ from stark.core.node import ROOT
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import (
+    CHECK_TIMING_S,
     Judged,
     Written,
     evaluate_candidates,
@@ -42,9 +43,6 @@ from stark.store import Store
 EFFORTS: dict[Effort, tuple[str, ...]] = {"search": ("eager",), "promote": ("eager", "compile")}
 """The references that each effort measures a candidate against."""
 
-
-CHECK_TIMING_S = 0.01
-"""The timing budget of a check, whose times are not shown: timing ends as soon as it may."""
 
 CHECKED_LINES = 40
 """Lines of evidence that a check prints for each file."""

@@ -16,7 +16,14 @@ from stark.core.evaluation import Correct, Effort
 from stark.core.node import ROOT
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluating import Judged, Written, evaluate_candidates, read_candidate, written_as
+from stark.evaluating import (
+    CHECK_TIMING_S,
+    Judged,
+    Written,
+    evaluate_candidates,
+    read_candidate,
+    written_as,
+)
 from stark.evaluator.executors import open_executor
 from stark.evaluator.executors.base import Executor, RequestingExecutor
 from stark.evaluator.protocol import Answer, AnyRequest
@@ -40,9 +47,6 @@ from stark.report.node import node_of
 from stark.report.view import RunView
 from stark.results import Result
 from stark.store import STORE, Store
-
-CHECK_TIMING_S = 0.01
-"""The timing budget of a check, whose times are not shown."""
 
 
 class Untimed(RequestingExecutor):
