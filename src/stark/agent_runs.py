@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 from stark.configuration import configure, limits_and_tools, new_run
 from stark.core.candidate import Candidate
@@ -27,8 +28,16 @@ AGENT = "agent"
 
 WAITING = Ended(kind="exhausted", detail="evaluated for an agent")
 
-TRIES, PAUSE_S = 40, 0.05
+TRIES, PAUSE_S = 10, 0.05
 """How often, and how far apart, a lock is tried. Another process that stores an attempt holds it for milliseconds."""
+
+
+class Kept(NamedTuple):
+    """Where an evaluation is stored."""
+
+    attempt: int
+    repeated: bool
+    """Whether the run had this source already."""
 
 
 def find_agent_run(store: Store, problem: Problem, asked: RunOptions) -> Run | None:
@@ -90,14 +99,15 @@ def keep(
     effort: Effort,
     selection: Selection,
     idea: str = "",
-) -> int:
-    """Store an evaluation as an attempt; returns the attempt's number.
+) -> Kept:
+    """Store an evaluation as an attempt.
 
     A source that the run has already keeps its number and its first evaluation. With the effort `promote`, the
     evaluation is also the attempt's final check, unless the attempt failed before any.
     """
     with _exclusive(store, run.id):
         known = next((node for node in store.nodes(run.id) if _is_of(node, candidate)), None)
+        repeated = known is not None
         if known is None:
             attempt = 1 + max(store.selections(run.id), default=ROOT)
             known = Node(
@@ -113,7 +123,7 @@ def keep(
         checked = effort == "promote" and (known.works or isinstance(evaluation, Correct))
         if checked and known.original not in store.promotions(run.id):
             store.add_promotion(run.id, known.original, evaluation)
-        return known.original
+        return Kept(known.original, repeated)
 
 
 def _add(store: Store, run: Run, node: Node) -> None:

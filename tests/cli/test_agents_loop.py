@@ -59,7 +59,7 @@ def test_kept_evaluations_are_attempts_of_one_run(stark: Stark) -> None:
 
     [kept] = document["candidates"]
     assert 3 == kept["attempt"]
-    assert f"good.py: attempt 2 of run {kept['run']}\n" in again.out
+    assert f"good.py: attempt 2 of run {kept['run']}, which has the same source\n" in again.out
     [run] = api.runs()
     result = api.load_run(run.id)
     assert [(ROOT, "improve"), (1, "debug"), (2, "improve")] == [

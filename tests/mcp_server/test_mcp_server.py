@@ -92,6 +92,14 @@ async def test_the_expert_s_loop(client: Client) -> None:
     assert "agent" == run.strategy and run.confirmed and run.ended is not None
 
 
+async def test_only_some_tools_change_or_cost_something(client: Client) -> None:
+    listed = (await client.list_tools()).tools
+    careful = {each.name for each in listed if not each.annotations.read_only_hint}
+
+    assert {"evaluate", "optimize", "wait"} == careful
+    assert all(each.description and each.output_schema for each in listed)
+
+
 async def test_a_source_that_is_no_candidate_is_no_attempt(client: Client) -> None:
     found = await answer(client, "evaluate", problem="problem.py", candidate="x = 1\n")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from stark.agent_runs import agent_run, find_agent_run, keep, starting_point
+from stark.agent_runs import Kept, agent_run, find_agent_run, keep, starting_point
 from stark.cli import consoles
 from stark.cli.capturing import load_or_capture
 from stark.cli.consoles import can_redraw
@@ -89,12 +89,14 @@ def evaluate(
     missed = _missed(judged, demand)
     run, kept = _keep(keeping, problem, reference, judged, settings.store, asked, chosen)
     if as_json:
-        document = evaluate_document(problem, reference, judged, missed, run, kept)
+        attempts = {file: each.attempt for file, each in kept.items()}
+        document = evaluate_document(problem, reference, judged, missed, run, attempts)
         consoles.print_json(document.model_dump(mode="json"))
     else:
         _print(problem, reference, judged, missed)
-        for file, attempt in kept.items():
-            consoles.say(f"{file}: attempt {attempt} of run {run}")
+        for file, each in kept.items():
+            same = ", which has the same source" if each.repeated else ""
+            consoles.say(f"{file}: attempt {each.attempt} of run {run}{same}")
     if demand.junit is not None:
         _write(demand.junit, junit_xml(problem, judged, missed))
     return 0 if not missed and all(j.evaluation.status == "correct" for j in judged) else 1
@@ -111,7 +113,7 @@ def check(
     asked = checked_options(settings.options)
     problem, written = _read(problem_spec, inputs, paths, settings, asked)
     limits = limits_and_tools(asked)[0].model_copy(update={"timing_budget_s": CHECK_TIMING_S})
-    judging = _judge(problem, written, asked, limits, "search", consoles.console(as_json))
+    judging = _judge(problem, written, asked, limits, "search", consoles.console(stderr=True))
     _, judged = run_interruptibly(judging)
     document = check_document(problem, judged)
     if as_json:
@@ -156,7 +158,7 @@ def _keep(
     url: str,
     asked: RunOptions,
     effort: Effort,
-) -> tuple[str | None, dict[str, int]]:
+) -> tuple[str | None, dict[str, Kept]]:
     """Store every evaluation of a candidate; returns the run's id and the attempts by file."""
     found = [(each.file, each.candidate, each.evaluation) for each in judged]
     if not keeping.wanted or all(candidate is None for _, candidate, _ in found):

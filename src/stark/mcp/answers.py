@@ -32,6 +32,9 @@ class Evaluated(Frozen):
     """None if there was nothing to judge, for example because the source does not parse."""
 
     attempt: int | None
+    repeated: bool
+    """Whether the run had this source already. Then the attempt keeps its first evaluation and its first final check."""
+
     status: str
     speedup: str | None
     """Over eager mode, with its 95 % interval; None unless the candidate is correct."""

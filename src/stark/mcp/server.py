@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp_types import ToolAnnotations
 
 from stark import __version__
 from stark.core.errors import StarkError
@@ -129,18 +130,10 @@ def make_server(bench: Workbench) -> MCPServer[Any]:
         "stark", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR"
     )
     tools = Tools(bench)
-    for tool in (
-        tools.doctor,
-        tools.problem,
-        tools.check,
-        tools.evaluate,
-        tools.profile,
-        tools.best,
-        tools.attempts,
-        tools.optimize,
-        tools.wait,
-    ):
-        server.add_tool(tool)
+    reading = (tools.doctor, tools.problem, tools.check, tools.profile, tools.best, tools.attempts)
+    for tool in (*reading, tools.evaluate, tools.optimize, tools.wait):
+        # Clients may allow tools that change nothing without asking their user.
+        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=tool in reading))
     _add_resources(server, bench)
     return server
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from stark.agent_runs import agent_run, find_agent_run, keep, starting_point
+from stark.agent_runs import Kept, agent_run, find_agent_run, keep, starting_point
 from stark.api import aoptimize, aresume
 from stark.configuration import asked_for, limits_and_tools
 from stark.core.errors import MachineError, UsageError
@@ -118,10 +118,11 @@ class Workbench:
             starting_point(store, find_agent_run(store, loaded, self.asked), parent)
         judged = await self._judged(loaded, candidate, self.judge, effort)
         found = judged.evaluation
-        run, attempt = await self._kept(loaded, judged, effort, parent, idea)
+        run, kept = await self._kept(loaded, judged, effort, parent, idea)
         return Evaluated(
             run=run,
-            attempt=attempt,
+            attempt=kept and kept.attempt,
+            repeated=kept is not None and kept.repeated,
             status=found.status,
             speedup=speedup_text(found.speedup_vs()) if isinstance(found, Correct) else None,
             confirmed=isinstance(found, Correct) and effort == "promote",
@@ -264,7 +265,7 @@ class Workbench:
 
     async def _kept(
         self, problem: Problem, judged: Judged, effort: Effort, parent: int, idea: str
-    ) -> tuple[str | None, int | None]:
+    ) -> tuple[str | None, Kept | None]:
         """The run and the attempt under which an evaluation is stored."""
         if judged.candidate is None:
             return None, None
@@ -272,8 +273,8 @@ class Workbench:
         with Store.open(self.store) as store:
             run = agent_run(store, problem, self.asked, judged.candidate.language, reference)
             start = starting_point(store, run, parent)
-            attempt = keep(store, run, judged.candidate, judged.evaluation, effort, start, idea)
-        return run.id, attempt
+            kept = keep(store, run, judged.candidate, judged.evaluation, effort, start, idea)
+        return run.id, kept
 
     def _beyond(self, run: str, budget: dict[str, Any]) -> dict[str, Any]:
         """A budget on top of what a run has used, since a run's limits count from its beginning."""
