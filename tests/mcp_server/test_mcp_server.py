@@ -92,11 +92,11 @@ async def test_the_expert_s_loop(client: Client) -> None:
     assert "agent" == run.strategy and run.confirmed and run.ended is not None
 
 
-async def test_only_some_tools_change_or_cost_something(client: Client) -> None:
+async def test_tools_that_run_code_do_not_claim_to_read_only(client: Client) -> None:
     listed = (await client.list_tools()).tools
     careful = {each.name for each in listed if not each.annotations.read_only_hint}
 
-    assert {"evaluate", "optimize", "wait"} == careful
+    assert {"problem", "check", "evaluate", "optimize", "wait"} == careful
     assert all(each.description and each.output_schema for each in listed)
 
 

@@ -130,9 +130,10 @@ def make_server(bench: Workbench) -> MCPServer[Any]:
         "stark", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR"
     )
     tools = Tools(bench)
-    reading = (tools.doctor, tools.problem, tools.check, tools.profile, tools.best, tools.attempts)
-    for tool in (*reading, tools.evaluate, tools.optimize, tools.wait):
-        # Clients may allow tools that change nothing without asking their user.
+    reading = (tools.doctor, tools.profile, tools.best, tools.attempts)
+    running = (tools.problem, tools.check, tools.evaluate, tools.optimize, tools.wait)
+    for tool in (*reading, *running):
+        # Clients may call tools that only read without asking their user. A problem's file runs outside the sandbox.
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=tool in reading))
     _add_resources(server, bench)
     return server
