@@ -14,6 +14,9 @@ from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
 from stark.languages import LANGUAGES
 
+CHECK_TIMING_S = 0.01
+"""The timing budget of a check, whose times are not shown: timing ends as soon as it may."""
+
 
 class Written(Frozen):
     """A candidate's file as text."""
@@ -45,16 +48,21 @@ def read_candidate(path: Path, language: str | None = None) -> Written:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return Written(file=str(path), fault=f"the file cannot be read as UTF-8 text: {error}")
+    return written_as(str(path), source, language)
+
+
+def written_as(file: str, source: str, language: str | None = None) -> Written:
+    """A source as a candidate, called `file` in results; `language` is as in `read_candidate`."""
     if language is not None:
-        return Written(file=str(path), source=source, languages=(language,))
+        return Written(file=file, source=source, languages=(language,))
     faults = {name: entry.check(source) or "" for name, entry in LANGUAGES.items()}
     if accepting := tuple(name for name, fault in faults.items() if not fault):
-        return Written(file=str(path), source=source, languages=accepting)
+        return Written(file=file, source=source, languages=accepting)
     listed = " ".join(f"{name}: {fault}" for name, fault in faults.items())
     fault = f"the file is not written in a supported kernel language. {listed}"
     if len(set(faults.values())) == 1:  # it does not parse, or defines no ModelNew
         fault = next(iter(faults.values()))
-    return Written(file=str(path), fault=fault)
+    return Written(file=file, fault=fault)
 
 
 async def evaluate_candidates(

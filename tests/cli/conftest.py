@@ -55,6 +55,6 @@ def stark(capfd: pytest.CaptureFixture[str]) -> Stark:
 def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     """The executor that every notation leads to."""
     fake = FakeExecutor(verdict, device=CPU)
-    for module in ("sessions", "benches.entry", "cli.evaluating"):
+    for module in ("sessions", "benches.entry", "cli.evaluating", "cli.problem"):
         monkeypatch.setattr(f"stark.{module}.open_executor", lambda *_: fake)
     return fake

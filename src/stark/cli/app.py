@@ -41,11 +41,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(bench)
+skill = typer.Typer(
+    name="skill",
+    cls=Group,
+    no_args_is_help=True,
+    help="The instructions by which a coding agent uses these commands.",
+)
+app.add_typer(skill)
 
 PROBLEM = typer.Argument(
     metavar="PROBLEM",
     help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, or your own "
     "module as package.module:Object with --inputs.",
+)
+CANDIDATES = typer.Argument(
+    metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."
 )
 MODULE = typer.Argument(
     metavar="MODULE",
@@ -141,13 +151,44 @@ def capture(
 
 
 @command(app, "kernelbench", *JUDGING)
+def problem(
+    settings: Settings,
+    problem: Annotated[str, PROBLEM],
+    inputs: Annotated[str | None, INPUTS] = None,
+    guide: Annotated[
+        bool,
+        typer.Option(
+            "--guide",
+            help="Also print how candidates in --language are written, and techniques that may pay here.",
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    """Measure PROBLEM's reference: its time, roofline, inputs and outputs, error budget and device."""
+    from stark.cli.problem import show_problem
+
+    return show_problem(problem, inputs, settings, guide, json)
+
+
+@command(app, "kernelbench", *JUDGING)
+def check(
+    settings: Settings,
+    problem: Annotated[str, PROBLEM],
+    candidates: Annotated[list[Path], CANDIDATES],
+    inputs: Annotated[str | None, INPUTS] = None,
+    json: JsonOption = False,
+) -> int:
+    """Build CANDIDATE files and verify them against PROBLEM, without a time."""
+    from stark.cli.evaluating import check
+
+    return check(problem, inputs, candidates, settings, json)
+
+
+@command(app, "store", "kernelbench", *JUDGING)
 def evaluate(
     settings: Settings,
     problem: Annotated[str, PROBLEM],
-    candidates: Annotated[
-        list[Path],
-        typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."),
-    ],
+    candidates: Annotated[list[Path], CANDIDATES],
     inputs: Annotated[str | None, INPUTS] = None,
     effort: Annotated[
         str,
@@ -166,13 +207,25 @@ def evaluate(
     ] = None,
     against: Annotated[str, option("eager|compile", "The reference for --min-speedup.")] = "eager",
     junit: Annotated[Path | None, option("FILE", "Write a JUnit report for CI.")] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Store each evaluation as an attempt of the agent's run of PROBLEM, which `stark show` and the page "
+            "show and `stark resume` can continue.",
+        ),
+    ] = False,
+    parent: Annotated[
+        int, option("ATTEMPT", "The attempt that CANDIDATE was made from.", default="the reference")
+    ] = 0,
+    idea: Annotated[str, option("TEXT", "What CANDIDATE tries, in one line.")] = "",
     json: JsonOption = False,
 ) -> int:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
-    from stark.cli.evaluating import Demand, evaluate
+    from stark.cli.evaluating import Demand, Keeping, evaluate
 
-    demand = Demand(min_speedup, against, junit)
-    return evaluate(problem, inputs, candidates, settings, effort, demand, json)
+    demand, keeping = Demand(min_speedup, against, junit), Keeping(keep, parent, idea)
+    return evaluate(problem, inputs, candidates, settings, effort, demand, keeping, json)
 
 
 @command(app, "store", *EVERY)
@@ -283,6 +336,50 @@ def ui(
     from stark.cli.serving import serve_page
 
     return serve_page(recordings or [], settings, port, control)
+
+
+@command(app, "store", "kernelbench", "model", *JUDGING)
+def mcp(
+    settings: Settings,
+    http: Annotated[
+        int | None,
+        option(
+            "PORT", "Serve HTTP on this port of this machine, behind a token, instead of stdio."
+        ),
+    ] = None,
+) -> int:
+    """Serve the judge and the store to a coding agent as tools (Model Context Protocol)."""
+    from stark.cli.mcp import serve
+
+    return serve(settings, http)
+
+
+@command(skill)
+def install(
+    settings: Settings,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="A folder of skills, such as .claude/skills."),
+    ] = None,
+    claude: Annotated[
+        bool, typer.Option("--claude", help="Install for Claude Code, for all your projects.")
+    ] = False,
+    codex: Annotated[
+        bool, typer.Option("--codex", help="Install for Codex, for all your projects.")
+    ] = False,
+) -> int:
+    """Write the skill to DIR/stark/SKILL.md, or where an agent looks for it."""
+    from stark.cli.skill import install
+
+    return install(claude, codex, folder)
+
+
+@command(skill, name="show")
+def show_skill(settings: Settings) -> None:
+    """Print the skill."""
+    from stark.cli.skill import show
+
+    show()
 
 
 @command(app, "store")

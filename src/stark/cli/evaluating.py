@@ -1,26 +1,30 @@
-"""`stark evaluate`: judges candidate files, prints a table, and checks a required speedup for CI."""
+"""`stark evaluate` and `stark check` judge candidate files. `evaluate` also checks a required speedup and keeps attempts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
+from stark.agent_runs import Kept, agent_run, find_agent_run, keep, starting_point
 from stark.cli import consoles
 from stark.cli.capturing import load_or_capture
 from stark.cli.consoles import can_redraw
 from stark.cli.interrupt import run_interruptibly
-from stark.cli.places import check_file
+from stark.cli.places import check_file, refuse_fleeting
 from stark.cli.settings import Settings
 from stark.configuration import asked_for, limits_and_tools
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
+from stark.core.judging import Limits
+from stark.core.node import ROOT
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import (
+    CHECK_TIMING_S,
     Judged,
     Written,
     evaluate_candidates,
@@ -31,12 +35,25 @@ from stark.evaluator.executors import open_executor
 from stark.explain.numbers import counted
 from stark.languages import language
 from stark.options import RunOptions, checked_options
-from stark.report.evaluation_document import evaluation_document
+from stark.report.agent_documents import check_document, evaluate_document
 from stark.report.evaluations import judged_text
 from stark.report.junit import junit_xml
+from stark.store import Store
 
 EFFORTS: dict[Effort, tuple[str, ...]] = {"search": ("eager",), "promote": ("eager", "compile")}
 """The references that each effort measures a candidate against."""
+
+
+CHECKED_LINES = 40
+"""Lines of evidence that a check prints for each file."""
+
+
+class Keeping(NamedTuple):
+    """Whether and how evaluations are stored as attempts of the agent's run."""
+
+    wanted: bool = False
+    parent: int = ROOT
+    idea: str = ""
 
 
 class Demand(NamedTuple):
@@ -54,6 +71,7 @@ def evaluate(
     settings: Settings,
     effort: str,
     demand: Demand,
+    keeping: Keeping,
     as_json: bool,
 ) -> int:
     """Judge every file; returns 0 if all are correct and as fast as demanded, else 1."""
@@ -62,29 +80,105 @@ def evaluate(
     if chosen is None:
         raise UsageError(f"there is no effort {effort!r}; use {' or '.join(EFFORTS)}")
     _check(asked.sanitizer, chosen, demand)
-    if asked.language is not None:
-        language(asked.language)
-    loaded = load_or_capture(problem_spec, inputs, settings.kernelbench, asked.backward)
-    problem = asked_for(loaded, asked)
-    written = [read_candidate(path, asked.language) for path in _files(paths)]
-    if all(each.fault for each in written):  # nothing to judge, so no judge is started
-        raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))
-    judging = _judge(problem, written, asked, chosen, consoles.console(as_json))
+    problem, written = _read(problem_spec, inputs, paths, settings, asked)
+    _check_keeping(keeping, problem, settings.store, asked)
+    judging = _judge(
+        problem, written, asked, limits_and_tools(asked)[0], chosen, consoles.console(as_json)
+    )
     reference, judged = run_interruptibly(judging)
     missed = _missed(judged, demand)
+    run, kept = _keep(keeping, problem, reference, judged, settings.store, asked, chosen)
     if as_json:
-        consoles.print_json(_document(problem, reference, judged, missed))
+        attempts = {file: each.attempt for file, each in kept.items()}
+        document = evaluate_document(problem, reference, judged, missed, run, attempts)
+        consoles.print_json(document.model_dump(mode="json"))
     else:
         _print(problem, reference, judged, missed)
+        for file, each in kept.items():
+            same = ", which has the same source" if each.repeated else ""
+            consoles.say(f"{file}: attempt {each.attempt} of run {run}{same}")
     if demand.junit is not None:
         _write(demand.junit, junit_xml(problem, judged, missed))
     return 0 if not missed and all(j.evaluation.status == "correct" for j in judged) else 1
+
+
+def check(
+    problem_spec: str,
+    inputs: str | None,
+    paths: Sequence[Path],
+    settings: Settings,
+    as_json: bool,
+) -> int:
+    """Build and verify every file without a meaningful timing; returns 0 if all are correct, else 1."""
+    asked = checked_options(settings.options)
+    problem, written = _read(problem_spec, inputs, paths, settings, asked)
+    limits = limits_and_tools(asked)[0].model_copy(update={"timing_budget_s": CHECK_TIMING_S})
+    judging = _judge(problem, written, asked, limits, "search", consoles.console(stderr=True))
+    _, judged = run_interruptibly(judging)
+    document = check_document(problem, judged)
+    if as_json:
+        consoles.print_json(document.model_dump(mode="json"))
+    else:
+        for each in document.candidates:
+            shown = each.evidence.splitlines()[:CHECKED_LINES]
+            notes = (f"Note: {warning}" for warning in each.warnings)
+            consoles.say("\n".join([f"{each.file}: {each.status}", *shown, *notes]))
+    return 0 if all(each.status == "correct" for each in document.candidates) else 1
+
+
+def _read(
+    spec: str, inputs: str | None, paths: Sequence[Path], settings: Settings, asked: RunOptions
+) -> tuple[Problem, list[Written]]:
+    """The problem and the candidates. Raises UsageError if there is nothing to judge, so that no judge is started."""
+    if asked.language is not None:
+        language(asked.language)
+    loaded = load_or_capture(spec, inputs, settings.kernelbench, asked.backward)
+    written = [read_candidate(path, asked.language) for path in _files(paths)]
+    if all(each.fault for each in written):
+        raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))
+    return asked_for(loaded, asked), written
+
+
+def _check_keeping(keeping: Keeping, problem: Problem, url: str, asked: RunOptions) -> None:
+    """Raise UsageError or StoreError for evaluations that could not be stored, before the work."""
+    if not keeping.wanted:
+        if keeping.idea or keeping.parent != ROOT:
+            raise UsageError("--idea and --parent describe a stored attempt; add --keep")
+        return
+    refuse_fleeting(url)
+    with Store.open(url, create=False) as store:
+        starting_point(store, find_agent_run(store, problem, asked), keeping.parent)
+
+
+def _keep(
+    keeping: Keeping,
+    problem: Problem,
+    reference: Reference,
+    judged: Sequence[Judged],
+    url: str,
+    asked: RunOptions,
+    effort: Effort,
+) -> tuple[str | None, dict[str, Kept]]:
+    """Store every evaluation of a candidate; returns the run's id and the attempts by file."""
+    found = [(each.file, each.candidate, each.evaluation) for each in judged]
+    if not keeping.wanted or all(candidate is None for _, candidate, _ in found):
+        return None, {}
+    written_in = next(candidate.language for _, candidate, _ in found if candidate)
+    with Store.open(url) as store:
+        run = agent_run(store, problem, asked, written_in, reference)
+        start = starting_point(store, run, keeping.parent)
+        return run.id, {
+            file: keep(store, run, candidate, evaluation, effort, start, keeping.idea)
+            for file, candidate, evaluation in found
+            if candidate is not None
+        }
 
 
 async def _judge(
     problem: Problem,
     written: Sequence[Written],
     asked: RunOptions,
+    limits: Limits,
     effort: Effort,
     console: Console,
 ) -> tuple[Reference, list[Judged]]:
@@ -101,7 +195,8 @@ async def _judge(
         if len(written) > 1 and not animated:
             console.print(f"{judged.file}: {judged.evaluation.status}", soft_wrap=True)
 
-    executor = open_executor(asked.executor, *limits_and_tools(asked), on_notice)
+    tools = limits_and_tools(asked)[1]
+    executor = open_executor(asked.executor, limits, tools, on_notice)
     try:
         with spinner:
             reference = await executor.describe(problem)
@@ -129,25 +224,6 @@ def _missed(judged: Iterable[Judged], demand: Demand) -> dict[str, str]:
         return {}
     found = ((j.file, shortfall(j.evaluation, demand.speedup, demand.against)) for j in judged)
     return {file: fault for file, fault in found if fault is not None}
-
-
-def _document(
-    problem: Problem, reference: Reference, judged: Sequence[Judged], missed: dict[str, str]
-) -> dict[str, Any]:
-    return {
-        "problem": problem.name,
-        "reference": reference.model_dump(mode="json"),
-        "candidates": [
-            {
-                "file": each.file,
-                "language": each.candidate and each.candidate.language,
-                **evaluation_document(each.evaluation).model_dump(mode="json"),
-                "shortfall": missed.get(each.file),
-                "evaluation": each.evaluation.model_dump(mode="json"),
-            }
-            for each in judged
-        ],
-    }
 
 
 def _print(

@@ -8,11 +8,19 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from stark.report.agent_documents import CheckDocument, EvaluateDocument, ProblemDocument
 from stark.report.attempt_document import NodeDocument
 from stark.report.document import RunDocument
 from stark.report.runs_document import RunsDocument
 
-DOCUMENTS = (RunsDocument, RunDocument, NodeDocument)
+DOCUMENTS = (
+    RunsDocument,
+    RunDocument,
+    NodeDocument,
+    ProblemDocument,
+    CheckDocument,
+    EvaluateDocument,
+)
 
 
 def schema() -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""`stark problem`: measures a problem's reference and prints what the writer of a kernel needs to know."""
+
+from __future__ import annotations
+
+from stark.cli import consoles
+from stark.cli.capturing import load_or_capture
+from stark.cli.interrupt import run_interruptibly
+from stark.cli.settings import Settings
+from stark.configuration import asked_for, limits_and_tools
+from stark.core.errors import UsageError
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.evaluator.executors import open_executor
+from stark.languages import language
+from stark.options import RunOptions, checked_options
+from stark.report.agent_documents import problem_document, runnable
+
+
+def show_problem(
+    spec: str, inputs: str | None, settings: Settings, guide: bool, as_json: bool
+) -> int:
+    """Print the problem; returns the exit code."""
+    asked = checked_options(settings.options)
+    if asked.language is not None:
+        language(asked.language)
+    problem = asked_for(load_or_capture(spec, inputs, settings.kernelbench, asked.backward), asked)
+    reference = run_interruptibly(_described(problem, asked))
+    chosen = asked.language or runnable(reference)[0]
+    if chosen not in runnable(reference):
+        raise UsageError(
+            f"{reference.device.name} cannot run {chosen}; choose one of {', '.join(runnable(reference))}"
+        )
+    document = problem_document(problem, reference, chosen if guide else None)
+    if as_json:
+        consoles.print_json(document.model_dump(mode="json"))
+        return 0
+    consoles.say(f"{problem.name}\n{document.summary}")
+    if document.guide is not None:
+        consoles.write(f"\n{document.guide}\n")
+    return 0
+
+
+async def _described(problem: Problem, asked: RunOptions) -> Reference:
+    executor = open_executor(asked.executor, *limits_and_tools(asked))
+    try:
+        return await executor.describe(problem)
+    finally:
+        await executor.close()

@@ -1,0 +1,299 @@
+"""What the tools do: one judge for the whole session, and the store in which every evaluation is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from stark.agent_runs import Kept, agent_run, find_agent_run, keep, starting_point
+from stark.api import aoptimize, aresume
+from stark.configuration import asked_for, limits_and_tools
+from stark.core.errors import MachineError, UsageError
+from stark.core.evaluation import Correct, Effort
+from stark.core.node import ROOT
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.evaluating import (
+    CHECK_TIMING_S,
+    Judged,
+    Written,
+    evaluate_candidates,
+    read_candidate,
+    written_as,
+)
+from stark.evaluator.executors import open_executor
+from stark.evaluator.executors.base import Executor, RequestingExecutor
+from stark.evaluator.protocol import Answer, AnyRequest
+from stark.explain.device import reference_text
+from stark.explain.evaluation import profiles, speedup_text
+from stark.languages import language
+from stark.mcp.answers import Attempt, Attempts, Best, Evaluated, Examined, Measured, Profiled
+from stark.mcp.jobs import Jobs
+from stark.options import RunOptions
+from stark.problems import load
+from stark.report.agent_documents import (
+    Checked,
+    checked,
+    evidence_text,
+    problem_document,
+    without_expected,
+)
+from stark.report.attempt_document import node_document
+from stark.report.document import run_document
+from stark.report.node import node_of
+from stark.report.view import RunView
+from stark.results import Result
+from stark.store import STORE, Store
+
+
+class Untimed(RequestingExecutor):
+    """Sends requests to another executor's judges, with the shortest timing."""
+
+    def __init__(self, judges: RequestingExecutor, asked: RunOptions) -> None:
+        limits, tools = limits_and_tools(asked)
+        super().__init__(limits.model_copy(update={"timing_budget_s": CHECK_TIMING_S}), tools)
+        self._judges = judges
+
+    async def close(self) -> None:
+        """The owner of the judges closes them."""
+
+    async def answer(self, request: AnyRequest) -> Answer:
+        """See `RequestingExecutor.answer`."""
+        return await self._judges.answer(request)
+
+
+class Workbench:
+    """A session's judge, jobs and store. Entering and leaving it bounds their life."""
+
+    def __init__(
+        self,
+        asked: RunOptions,
+        store: str = STORE,
+        kernelbench: Path | None = None,
+        jobs: Jobs | None = None,
+    ) -> None:
+        self.asked, self.store, self.kernelbench = asked, store, kernelbench
+        self.jobs = jobs or Jobs()
+        self.judge: Executor = open_executor(
+            asked.executor, *limits_and_tools(asked), self._on_notice
+        )
+        self._references: dict[str, Reference] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.jobs.close()
+        await self.judge.close()
+
+    async def measure(self, problem: str, guide: str | None) -> Measured:
+        """The problem's reference; with the guide of a language, if one is named."""
+        loaded = self._problem(problem)
+        if guide is not None:
+            language(guide)
+        document = problem_document(loaded, await self._reference(loaded), guide)
+        return Measured(
+            problem=document.problem,
+            summary=document.summary,
+            languages=document.languages,
+            guide=document.guide,
+        )
+
+    async def check(self, problem: str, candidate: str) -> Checked:
+        """Whether a candidate builds and is correct."""
+        assert isinstance(self.judge, RequestingExecutor)
+        judges = Untimed(self.judge, self.asked)
+        found = checked(await self._judged(self._problem(problem), candidate, judges, "search"))
+        return found.model_copy(update={"evidence": without_expected(found.evidence)})
+
+    async def evaluate(
+        self, problem: str, candidate: str, effort: Effort, parent: int, idea: str
+    ) -> Evaluated:
+        """Judge a candidate and store it as an attempt of the agent's run."""
+        loaded = self._problem(problem)
+        with Store.open(self.store, create=False) as store:
+            starting_point(store, find_agent_run(store, loaded, self.asked), parent)
+        judged = await self._judged(loaded, candidate, self.judge, effort)
+        found = judged.evaluation
+        run, kept = await self._kept(loaded, judged, effort, parent, idea)
+        return Evaluated(
+            run=run,
+            attempt=kept and kept.attempt,
+            repeated=kept is not None and kept.repeated,
+            status=found.status,
+            speedup=speedup_text(found.speedup_vs()) if isinstance(found, Correct) else None,
+            confirmed=isinstance(found, Correct) and effort == "promote",
+            evidence=evidence_text(found),
+        )
+
+    async def optimize(
+        self, problem: str | None, run: str | None, budget: dict[str, Any], model: str | None
+    ) -> Best:
+        """Search with STARK's own agents: a new run of a problem, or the continuation of a run."""
+        options: dict[str, Any] = {k: value for k, value in budget.items() if value is not None}
+        if not options:
+            raise UsageError("name a budget: attempts, tokens, dollars or minutes")
+        if (problem is None) == (run is None):
+            raise UsageError("name a problem to search anew, or a run to continue")
+        models = {"model": named} if (named := model or self.asked.model) else {}
+        if run is not None:
+            options = self._beyond(run, options) | models
+            result = await aresume(
+                run, store=self.store, judge=self.judge, on_event=_quiet, **options
+            )
+        else:
+            assert problem is not None
+            result = await aoptimize(
+                self._problem(problem),
+                store=self.store,
+                judge=self.judge,
+                on_event=_quiet,
+                **(self.asked.model_dump(exclude_unset=True) | options | models),
+            )
+        return self.best(result.run_id, source=False)
+
+    def profile(self, run: str, attempt: int) -> Profiled:
+        """Where an attempt's time goes, or the reference's if `attempt` is 0."""
+        view = self._view(run)
+        if attempt == ROOT:
+            text = "" if view.reference is None else reference_text(view.reference)
+        else:
+            node = node_of(view, attempt)
+            found = view.promotions.get(node.original, node.evaluation)
+            if not isinstance(found, Correct):
+                raise UsageError(f"attempt {attempt} is {found.status}, so it has no profile")
+            text = "\n".join(profiles(found))
+        return Profiled(run=view.run.id, attempt=attempt, text=text or "no profile was taken")
+
+    def best(self, run: str, source: bool) -> Best:
+        """The best kernel of a run."""
+        with Store.open(self.store, create=False) as store:
+            result = Result.of_store(store, run)
+        document = run_document(result)
+        speedup = result.speedup or 0.0
+        faster = [
+            each.attempt
+            for each in document.attempts
+            if each.works
+            and each.duplicate_of is None
+            and each.attempt not in result.promotions
+            and each.speedups["eager"].ratio >= speedup
+        ]
+        return Best(
+            run=document.run.id,
+            sentence=document.headline.sentence,
+            attempt=document.best,
+            confirmed=document.confirmed and document.best is not None,
+            claims=tuple(claim.text for claim in document.headline.claims),
+            unchecked=tuple(faster),
+            source=result.kernel.source if source and result.kernel else None,
+        )
+
+    def attempts(self, run: str, last: int) -> Attempts:
+        """The latest attempts of a run."""
+        document = run_document(self._view(run))
+        return Attempts(
+            run=document.run.id,
+            total=len(document.attempts),
+            attempts=tuple(
+                Attempt(
+                    attempt=each.attempt,
+                    parent=each.parent,
+                    status=each.status,
+                    speedup=each.figures and each.figures.speedups.get("eager"),
+                    idea=each.idea,
+                    reason=without_expected(each.reason),
+                )
+                for each in document.attempts[-last:]
+            ),
+        )
+
+    def attempt_json(self, run: str, attempt: int) -> str:
+        """Everything that is stored of an attempt, as JSON."""
+        view = self._view(run)
+        document = node_document(view, node_of(view, attempt))
+        return without_expected(document.model_dump_json(indent=1))
+
+    async def examine(self) -> Examined:
+        """What `stark doctor` finds."""
+        command = (sys.executable, "-m", "stark", "doctor", "--json", "--store", self.store)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            out, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        try:
+            found = json.loads(out)
+        except ValueError as error:
+            raise MachineError("`stark doctor` failed; run it in a terminal") from error
+        wrong = (each for each in found["findings"] if each["mark"] != "ok")
+        return Examined(
+            ready=found["ready"],
+            languages=tuple(found["usable"]),
+            models=tuple(found["models"]),
+            problems=tuple(f"{each['name']}: {each['detail']}" for each in wrong),
+        )
+
+    def _problem(self, spec: str) -> Problem:
+        return asked_for(load(spec, self.kernelbench), self.asked)
+
+    async def _reference(self, problem: Problem) -> Reference:
+        """The reference, measured once in this session."""
+        if problem.digest not in self._references:
+            self._references[problem.digest] = await self.judge.describe(problem)
+        return self._references[problem.digest]
+
+    async def _judged(
+        self, problem: Problem, candidate: str, judges: Executor, effort: Effort
+    ) -> Judged:
+        written = self._written(candidate)
+        device = (await self._reference(problem)).device
+        [judged] = await evaluate_candidates(problem, [written], judges, effort, device)
+        return judged
+
+    def _written(self, candidate: str) -> Written:
+        """A candidate from its file's path, or from its source if that is given instead."""
+        if "\n" in candidate:
+            return written_as("the source", candidate, self.asked.language)
+        return read_candidate(Path(candidate), self.asked.language)
+
+    async def _kept(
+        self, problem: Problem, judged: Judged, effort: Effort, parent: int, idea: str
+    ) -> tuple[str | None, Kept | None]:
+        """The run and the attempt under which an evaluation is stored."""
+        if judged.candidate is None:
+            return None, None
+        reference = await self._reference(problem)
+        with Store.open(self.store) as store:
+            run = agent_run(store, problem, self.asked, judged.candidate.language, reference)
+            start = starting_point(store, run, parent)
+            kept = keep(store, run, judged.candidate, judged.evaluation, effort, start, idea)
+        return run.id, kept
+
+    def _beyond(self, run: str, budget: dict[str, Any]) -> dict[str, Any]:
+        """A budget on top of what a run has used, since a run's limits count from its beginning."""
+        view = self._view(run)
+        used = {
+            "attempts": len(view.nodes) + len(view.begun),
+            "tokens": view.spent.tokens,
+            "dollars": view.spent.dollars,
+            "minutes": (view.elapsed_s or 0.0) / 60,
+        }
+        return {name: used[name] + value for name, value in budget.items()}
+
+    def _view(self, run: str) -> RunView:
+        with Store.open(self.store, create=False) as store:
+            return RunView.of_store(store, run)
+
+    def _on_notice(self, text: str) -> None:
+        self.jobs.notice = text
+
+
+def _quiet(_: object) -> None:
+    """No event is shown; a callback keeps warnings about the problem off the screen."""
