@@ -18,7 +18,7 @@ from stark.core.node import ROOT, Node
 from stark.page.devices import devices_document
 from stark.report.attempt_document import AttemptDocument, attempt_document, node_document_of
 from stark.report.document import run_document_of, standing_among
-from stark.report.runs_document import runs_document
+from stark.report.runs_document import Compiled, runs_document
 from stark.report.view import RunView
 from stark.store import Store
 
@@ -40,8 +40,10 @@ class Kept:
         if self.of != of:
             self.of, self.attempts, self.packed = of, [], {}
         new = list(view.finished_s)[len(self.attempts) :]
+        said = store.first_words(view.run.id, new) if new else {}
         for node in store.each_node(view.run.id, new) if new else ():
-            document = attempt_document(node, view.finished_s.get(node.id))
+            reply = said.get(node.id, "")
+            document = attempt_document(node, view.finished_s[node.id], view.reference, reply)
             self.packed[document.attempt] = zlib.compress(
                 dumped(document.model_dump(mode="json")), 1
             )
@@ -52,6 +54,7 @@ class Kept:
                 "cases": {},
                 "accuracy": None,
                 "bottleneck": None,
+                "references_ms": {},
             }
             self.attempts.append(document.model_copy(update=short))
         speedup.cache_clear()  # it would keep all samples
@@ -61,9 +64,9 @@ Parts = Iterable[bytes]
 """A JSON document in parts, so that a large one is never in memory as a whole."""
 
 
-def runs(store: Store) -> Parts:
+def runs(store: Store, compiled: Compiled) -> Parts:
     """Every run in short."""
-    return [dumped(runs_document(store).model_dump(mode="json"))]
+    return [dumped(runs_document(store, compiled).model_dump(mode="json"))]
 
 
 def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
@@ -71,7 +74,8 @@ def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
     view = RunView.in_short(store, run_id)
     kept.read(store, view)
     best = standing_among(kept.attempts, view.promotions).best
-    document = run_document_of(view, kept.attempts, _best_node(store, view, best))
+    reply = "" if best is None else store.first_words(view.run.id, [best]).get(best, "")
+    document = run_document_of(view, kept.attempts, _best_node(store, view, best), reply)
     whole = document.model_dump(mode="json", exclude={"attempts"})
     new = sorted(each.attempt for each in kept.attempts[have:])
     return _with_attempts(dumped(whole), [kept.packed[attempt] for attempt in new])
@@ -100,6 +104,7 @@ def attempt(store: Store, run_id: str, attempt: int) -> Parts:
     document = node_document_of(
         run,
         node,
+        reference=store.reference(run.id),
         parent=None if node.parent == ROOT else store.node(run.id, node.parent),
         children=store.children(run.id, attempt),
         calls=store.calls(run.id, attempt),

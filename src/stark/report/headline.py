@@ -18,6 +18,7 @@ from stark.explain.evaluation import (
 from stark.explain.numbers import duration, milliseconds
 from stark.explain.outcome import Outcome, outcome, outcome_text
 from stark.explain.run import idea, price, tokens
+from stark.report.one_roofline import on_one_roofline
 from stark.report.view import RunView
 
 
@@ -41,6 +42,12 @@ class Headline(Frozen):
 
     outcome: Outcome
     sentence: str
+    over: bool
+    """Whether nothing more is to come: the run has ended, or is a recording."""
+
+    warnings: tuple[str, ...]
+    """What a reader must know before the figures: of the reference, and of the best kernel."""
+
     attempt: int | None
     idea: str
     claims: tuple[Claim, ...]
@@ -59,16 +66,25 @@ class Headline(Frozen):
     """The run's active time; null if it is unknown."""
 
 
-def headline(view: RunView, standing: Standing, best: Node | None, attempts: int) -> Headline:
-    """The headline of a run in its current state. `best` has the evaluation that ranks it first."""
+def headline(
+    view: RunView, standing: Standing, best: Node | None, attempts: int, reply: str = ""
+) -> Headline:
+    """The headline of a run in its current state. `best` has the evaluation that ranks it first.
+
+    `reply` is the reply that wrote it.
+    """
     found = outcome(standing, view.promotions, view.ended)
-    kernel = best.evaluation if best is not None else None
+    kernel = best and on_one_roofline(best.evaluation, view.reference)
     correct = kernel if isinstance(kernel, Correct) else None
+    over = view.ended is not None or view.elapsed_s is None
+    measured = [each for each in (view.reference, correct) if each is not None]
     return Headline(
         outcome=found,
-        sentence=outcome_text(found, best, attempts),
+        sentence=outcome_text(found, best, attempts, over),
+        over=over,
+        warnings=tuple(dict.fromkeys(text for each in measured for text in each.warnings)),
         attempt=best and best.id,
-        idea=idea(best) if best else "",
+        idea=idea(best, reply) if best else "",
         claims=() if correct is None else _claims(correct),
         latency=correct and milliseconds(correct.latency_ms),
         roofline=correct and roofline_text(correct),

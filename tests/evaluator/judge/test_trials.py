@@ -131,7 +131,9 @@ def test_a_badly_conditioned_reference_is_reported_and_its_budget_has_a_limit(
     assert pytest.approx((2e-4,)) == default.error_budgets
     (warning,) = [each for each in default.warnings if "the reference's own" in each]
     assert "the precision fp32-split allows, 0.0002" in warning
-    assert 1e-2 <= loose.error_budgets[0] < 2e-2, "three times the reference's own error, if that is more"
+    assert 1e-2 <= loose.error_budgets[0] < 2e-2, (
+        "three times the reference's own error, if that is more"
+    )
     assert not any("the reference's own" in each for each in loose.warnings)
 
 
