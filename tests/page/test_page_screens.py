@@ -200,7 +200,7 @@ def test_a_finished_attempt_appears_within_a_second(browser: Browser, tmp_path: 
     with Store.open(address) as store, serving(address) as site, browser.page() as page:
         _begin(store)
         opened(page, f"{site}#/run/live")
-        page.get_by_text("live", exact=True).wait_for()
+        page.locator(".live.on").wait_for(state="attached")
         delays = [_delay(store, page, attempt) for attempt in range(1, 6)]
 
     assert max(delays) < 1.0

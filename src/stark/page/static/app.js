@@ -136,5 +136,5 @@ document.body.append(help);
 history.scrollRestoration = "manual";
 window.addEventListener("scroll", () => { if (entry === history.state?.entry) places.set(entry, window.scrollY); }, { passive: true });
 window.addEventListener("hashchange", show);
-follow(heard, (alive) => { live.className = alive ? "live" : "live off"; live.textContent = alive ? "" : "reconnecting"; });
+follow(heard, (alive) => { live.className = alive ? "live on" : "live off"; live.textContent = alive ? "" : "reconnecting"; });
 show();

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { badge } from "./status.js";
 import { read } from "./source.js";
 import { logScale } from "./scales.js";
-import { whisker } from "./charts.js";
+import { factorText, whisker } from "./charts.js";
 
 const COLUMNS = [
   ["run", (run) => run.id],
@@ -45,7 +45,7 @@ export async function runsScreen() {
   const all = h("div", { class: "wide" }, h("table", { class: "runs" }, h("thead", null, head), body));
   const none = h("p", null, "There are no runs yet; ", h("code", null, "stark optimize PROBLEM"), " makes one, and this page will show it.");
   const chosen = new Set();
-  const compare = h("button", { onclick: () => { const [a, b] = chosen; location.hash = `#/compare/${encodeURIComponent(a)}/0/${encodeURIComponent(b)}/0`; } }, "Compare two runs");
+  const compare = h("button", { class: "not-narrow", onclick: () => { const [a, b] = chosen; location.hash = `#/compare/${encodeURIComponent(a)}/0/${encodeURIComponent(b)}/0`; } }, "Compare two runs");
 
   function draw() {
     [all.hidden, none.hidden] = [!found.runs.length, found.runs.length > 0];
@@ -57,7 +57,7 @@ export async function runsScreen() {
     const dollars = shown.reduce((sum, run) => sum + total(run, "dollars"), 0);
     summary.textContent = [`${shown.length} of ${found.runs.length} runs`, dollars ? `$${dollars.toFixed(2)} at known prices` : ""].filter(Boolean).join(", ");
     const priced = found.runs.some((run) => total(run, "dollars") > 0);
-    head.replaceChildren(h("th", null, h("span", { class: "hidden" }, "choose")), ...COLUMNS.filter(([name]) => name !== "price" || priced).map(header));
+    head.replaceChildren(h("th", { class: "pick" }, h("span", { class: "hidden" }, "choose")), ...COLUMNS.filter(([name]) => name !== "price" || priced).map(header));
 
     const ratios = shown.flatMap((run) => run.speedup?.ratio ?? []);
     const scale = logScale(Math.min(0.7, ...ratios) / 1.15, Math.max(1.5, ...ratios) * 1.15, 6, 114);
@@ -77,7 +77,7 @@ export async function runsScreen() {
     return h("tr", null,
       h("td", { class: "pick" }, pick),
       h("td", { class: "name" }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.id)),
-      h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), run.speedup_text.replace("x", "×"), run.confirmed ? h("span", { class: run.speedup_text.includes("noisy") ? "quiet" : "correct", title: "passed the final check" }, "✓") : null) : null),
+      h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), h("span", null, factorText(run.speedup_text), h("span", { class: "not-narrow" }, run.speedup_text.slice(factorText(run.speedup_text).length))), run.confirmed ? h("span", { class: run.speedup_text.includes("noisy") ? "quiet" : "correct", title: "passed the final check" }, "✓") : null) : null),
       cell("vs compile", run.compile_text.replace("x", "×")),
       cell("best", run.latency_text),
       h("td", { class: "device not-narrow", title: run.device }, deviceName(run.device)),
@@ -86,7 +86,7 @@ export async function runsScreen() {
       cell("tokens", run.tokens_text),
       priced ? cell("price", run.price_text) : null,
       h("td", { class: "quiet wide-only" }, run.created.slice(5, 16).replace("T", " ")),
-      h("td", { class: "quiet" }, run.ended ? state(run) : badge(run.in_flight ? "running" : "unusable", `${state(run)}, ${run.attempts}/${run.budget_attempts}`)));
+      h("td", { class: "quiet" }, run.ended ? state(run) : badge(run.in_flight ? "running" : "unusable", run.in_flight ? `running, ${run.attempts}/${run.budget_attempts}` : state(run))));
   }
 
   const cell = (name, text) => h("td", { class: `${NUMBERS.has(name) ? "number " : ""}${room(name)}` }, text);
