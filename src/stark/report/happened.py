@@ -45,7 +45,7 @@ def _newest_first(view: RunView, finished: Sequence[AttemptDocument]) -> Iterato
         text = f"final check: {checked(found)}"
         yield Happened(attempt=attempt, status=found.status, time=None, text=text)
     for each in reversed(finished):
-        if each.figures is not None:
+        if each.works:
             text = ": ".join(filter(None, (speedup_text(each.speedups["eager"]), each.idea)))
         else:
             text = f"{each.status.replace('_', ' ')}: {each.reason}"
