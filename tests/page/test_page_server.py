@@ -84,7 +84,9 @@ def test_it_answers_with_the_documents(client: starlette.TestClient, recorded_st
     assert set(expected.finished[6:]) == {each.attempt for each in rest.attempts}
     attempt = client.get(f"/api/runs/{RMSNORM}/attempts/5").json()
     assert 2 == len(NodeDocument.model_validate(attempt).calls)
-    RunsDocument.model_validate(client.get("/api/runs").json())
+    runs = RunsDocument.model_validate(client.get("/api/runs").json()).runs
+    [line] = [each for each in runs if each.id == RMSNORM]
+    assert ("NVIDIA H200", "1.07x [1.07, 1.08]") == (line.device, line.compile_text)
     assert 3 == len(client.get("/api/devices").json()["devices"])
 
 

@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
@@ -92,8 +92,7 @@ def _slim(document: AttemptDocument) -> AttemptDocument:
 
 def _sharing(value: M) -> M:
     """The same value with the shared set of set fields."""
-    kind: type[M] = type(value)
-    return kind.model_construct(_SET, **dict(value))
+    return cast(M, type(value).model_construct(_SET, **dict(value)))
 
 
 Parts = Iterable[bytes]

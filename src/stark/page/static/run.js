@@ -134,7 +134,7 @@ function leaderboard(run) {
 
 function happenings(run) {
   const item = (one) => h("li", null,
-    badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
+    badge(one.status, ""), h("span", { class: "when", title: "active time of the run" }, one.time ?? ""),
     h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", visible(one.text)));
   return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)));
 }
