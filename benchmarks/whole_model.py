@@ -99,7 +99,9 @@ def times(
         with ExitStack() as stack:
             bound = [stack.enter_context(stark.apply(model, kernel)) for kernel in kernels]
             yield
-            reports.setdefault(name, [str(each.report()) for each in bound])  # graphs are traced once
+            reports.setdefault(
+                name, [str(each.report()) for each in bound]
+            )  # graphs are traced once
 
     @contextmanager
     def compiled(name: str) -> Iterator[None]:

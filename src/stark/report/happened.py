@@ -54,4 +54,4 @@ def _newest_first(view: RunView, finished: Sequence[AttemptDocument]) -> Iterato
 
 
 def _clock(seconds: float | None) -> str | None:
-    return duration(seconds) if seconds else None  # a recording may have no times
+    return duration(seconds) if seconds and seconds >= 1 else None  # a recording may have no times

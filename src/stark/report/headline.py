@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stark.core.base import Frozen
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
@@ -77,12 +79,11 @@ def headline(
     kernel = best and on_one_roofline(best.evaluation, view.reference)
     correct = kernel if isinstance(kernel, Correct) else None
     over = view.ended is not None or view.elapsed_s is None
-    measured = [each for each in (view.reference, correct) if each is not None]
     return Headline(
         outcome=found,
         sentence=outcome_text(found, best, attempts, over),
         over=over,
-        warnings=tuple(dict.fromkeys(text for each in measured for text in each.warnings)),
+        warnings=tuple(dict.fromkeys(_warnings(view, correct))),
         attempt=best and best.id,
         idea=idea(best, reply) if best else "",
         claims=() if correct is None else _claims(correct),
@@ -95,6 +96,18 @@ def headline(
         calls=view.spent.calls,
         time=None if view.elapsed_s is None else duration(view.elapsed_s),
     )
+
+
+def _warnings(view: RunView, correct: Correct | None) -> Iterator[str]:
+    """Of the reference, of the best kernel, and of a kernel that is faster than the roofline."""
+    if view.reference is not None:
+        yield from view.reference.warnings
+    if correct is not None:
+        beaten = correct.roofline_fraction is None
+        # Its own warning has the roofline of its own window.
+        yield from (each for each in correct.warnings if not (beaten and "the roofline" in each))
+        if beaten:
+            yield roofline_text(correct)
 
 
 def _claims(correct: Correct) -> tuple[Claim, ...]:

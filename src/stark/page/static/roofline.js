@@ -7,13 +7,11 @@ import { sign } from "./status.js";
 
 export function roofline(run) {
   const roof = run.roofline;
-  const best = roof.points.find((point) => point.attempt === run.best);
   const words = roof.peak_tflop_s === null
     ? `Without matrix products, only memory bounds this problem: ${roof.gb_s.toFixed(0)} GB/s.`
     : `${short(roof.flop_per_byte)} FLOP per byte: ${roof.bound}-bound. Memory ${roof.gb_s.toFixed(0)} GB/s; ${roof.arithmetic} ${short(roof.peak_tflop_s)} TFLOP/s.`;
   return [
-    h("p", { class: "quiet" }, `As the search measured them. ${roof.device}, ${roof.dtypes.join(", ")}${roof.case ? `, case ${roof.case}` : ""}. ${words}`,
-      best && best.share > 1.05 ? " The best kernel is faster than the roofline, so the roofline is no bound for it: its data stays in a cache, it does less arithmetic, or a measurement is off." : ""),
+    h("p", { class: "quiet" }, `As the search measured them. ${roof.device}, ${roof.dtypes.join(", ")}${roof.case ? `, case ${roof.case}` : ""}. ${words}`),
     h("div", { class: "pair-of-pictures" }, roof.peak_tflop_s === null ? null : plane(run, roof), shares(run, roof)),
   ];
 }

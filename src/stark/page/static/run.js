@@ -112,7 +112,7 @@ function warnings(run) {
 }
 
 function shortened(text) {
-  if (text.startsWith("roofline unknown")) return h("small", null, text.replace("roofline ", ""));
+  if (text.startsWith("roofline unknown")) return h("small", null, "unknown, see the warning");
   const found = text.match(/^([^(]*?) ?\((.*)\)$/);
   return found ? [found[1].replace(" of the roofline", ""), h("small", null, found[2])] : [h("small", null, text)];
 }
