@@ -72,7 +72,7 @@ function result(attempt, gain) {
 }
 
 /** A small number as Python shows it: `2e-05`. */
-const tiny = (value) => (value ? value.toExponential(1).replace(".0e", "e").replace(/([+-])(\d)$/, "$10$2") : "0");
+const tiny = (value) => (value >= 1e-4 ? String(Number(value.toPrecision(2))) : value ? value.toExponential(1).replace(".0e", "e").replace(/([+-])(\d)$/, "$10$2") : "0");
 
 function plan(attempt) {
   const made = attempt.node.plan;
