@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from stark.core.measurement import Speedup
 from stark.core.reference import Reference
 from stark.core.standing import Standing
 from stark.core.usage import Spent
-from stark.explain.run import idea, price, reference_line, standing_lines, tokens
+from stark.explain.run import choice_lines, idea, price, reference_line, standing_lines, tokens
 from support.nodes import CPU, ROOFLINE, measurement, working
 
 
@@ -32,6 +33,33 @@ def test_the_group_of_the_best_is_listed() -> None:
         "= 1 and 4 cannot be told apart from it: their 95 % intervals overlap",
     ] == list(standing_lines(found))
     assert [] == list(standing_lines(Standing(ranking=(), group=(), confirmed=True)))
+
+
+def test_without_a_plan_the_first_sentence_of_the_reply_is_the_idea() -> None:
+    node = working(1).model_copy(update={"plan": None})
+
+    assert "The layer is **bound** by e.g. memory" == idea(
+        node, "The layer is **bound** by e.g. memory. I fuse it."
+    ).replace("is bound", "is **bound**")
+    assert "" == idea(node) == idea(node, "```python\nimport torch. \n```")
+    assert 121 > len(idea(node, "word " * 90)) > 60
+
+
+def test_why_another_attempt_was_chosen_is_said() -> None:
+    def vs(ratio: float, spread: float) -> Speedup:
+        return Speedup(reference="eager", ratio=ratio, low=ratio / spread, high=ratio * spread)
+
+    search = {1: vs(2.0, 1.1), 2: vs(5.0, 3.0), 3: vs(2.1, 1.1), 4: vs(4.0, 1.1), 5: vs(2.2, 1.1)}
+    found = Standing(ranking=(1,), group=(1,), confirmed=True)
+    checks = {1: vs(2.0, 1.01), 4: None, 5: vs(1.9, 1.01)}
+
+    assert [
+        "2 looked faster in the search: too noisy to rank, so the final check took others first",
+        "3 looked faster in the search: cannot be told apart from it; the final check went by rank",
+        "4 looked faster in the search: failed the final check",
+        "5 looked faster in the search: slower in the final check",
+    ] == list(choice_lines(found, search, checks))
+    assert [] == list(choice_lines(found, {1: search[1]}, checks))
 
 
 def test_a_reference_faster_than_its_roofline_is_called_doubtful() -> None:

@@ -50,7 +50,7 @@ def test_every_shipped_recording_as_one_file(path: Path) -> None:
     documents = unpacked(file)
     expected = json.loads(run_document(view).model_dump_json())
     assert expected == documents[f"runs/{view.run.id}"]
-    assert 1 + len(view.nodes) == len(documents)
+    assert 2 + len(view.nodes) == len(documents)
     assert run_markdown(run_document(view)).startswith("### ")
 
 

@@ -85,11 +85,19 @@ def test_the_runs_can_be_filtered_sorted_and_compared(browser: Browser, site: st
         opened(page, site)
         page.get_by_role("searchbox").fill("swiglu stark")
         assert 1 == page.locator("tbody tr").count()
+        page.get_by_role("searchbox").fill("h200 level1/36-rmsnorm")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="level1/36_RMSNorm").wait_for()
+        page.go_back()
         page.get_by_role("searchbox").fill("")
         page.get_by_role("button", name="speedup vs eager").click()
         assert "gated-causal-conv" in page.locator("tbody tr").first.inner_text()
         for name in (SWIGLU, SAMPLING):
             page.get_by_label(f"choose {name}").check()
+        page.get_by_label(f"choose {RMSNORM}").check()  # instead of the oldest
+        assert not page.get_by_label(f"choose {SWIGLU}").is_checked()
+        page.get_by_label(f"choose {SWIGLU}").check()
+        page.get_by_label(f"choose {SAMPLING}").check()
         page.get_by_role("button", name="Compare two runs").click()
         page.get_by_role("heading", name="Two runs").wait_for()
         assert "sampling" in page.locator("main").inner_text()
@@ -112,6 +120,8 @@ def test_keys_lead_through_a_run(browser: Browser, site: str) -> None:
         page.get_by_role("heading", name="5Store the output").wait_for()
         page.keyboard.press("p")
         page.get_by_text("continued by").wait_for()
+        assert page.url.endswith("/2")
+        page.keyboard.press("c")  # it has no parent
         assert page.url.endswith("/2")
         page.keyboard.press("r")
         rows = page.get_by_role("treeitem")
@@ -138,6 +148,29 @@ def test_an_attempt_shows_plan_changes_evidence_profile_and_prompts(
         page.locator("details.call summary").first.click()
         page.get_by_text("system, ").click()
         assert "kernel" in page.locator("details.call pre").first.inner_text()
+
+
+def test_attempts_are_compared_by_clicking(browser: Browser, site: str) -> None:
+    with browser.page(viewport={"width": 1280, "height": 500}) as page:
+        opened(page, f"{site}#/run/{RMSNORM}")
+        page.get_by_label("Which attempts").select_option("correct")
+        page.get_by_role("link", name="Compare two attempts").scroll_into_view_if_needed()
+        page.wait_for_function("scrollY > 100")
+        before = page.evaluate("scrollY")
+        page.get_by_role("link", name="Compare two attempts").click()
+        page.get_by_role("heading", name="Attempts 2 and 5 of level1/36_RMSNorm").wait_for()
+        said = page.locator("main").inner_text()
+        assert "Attempt 5: cannot be told apart from attempt 2 (3.79 ms)" in said
+        assert "In the final check" in said and "not checked" in said
+        page.get_by_label("Attempt on the right").select_option("7")
+        page.get_by_role("heading", name="Attempts 2 and 7").wait_for()
+        page.get_by_role("link", name="Swap sides").click()
+        page.get_by_role("heading", name="Attempts 7 and 2").wait_for()
+        for _ in range(3):
+            page.go_back()
+        page.locator(".row").first.wait_for()
+        page.wait_for_function(f"Math.abs(scrollY - {before}) < 3")
+        assert "correct" == page.get_by_label("Which attempts").input_value()
 
 
 def test_a_failure_says_why(browser: Browser, site: str) -> None:
@@ -174,6 +207,8 @@ def test_the_file_opens_without_a_network(browser: Browser, tmp_path: Path) -> N
         assert f"3.00{TIMES}" in said and "~135,915 tokens" in said
         page.get_by_role("treeitem").nth(3).click()
         page.locator(".diff").wait_for()
+        page.get_by_role("link", name="Device").click()
+        page.get_by_text("python 3.12").wait_for()
 
 
 def test_a_run_is_shown_while_it_goes_on(browser: Browser, tmp_path: Path) -> None:
@@ -200,8 +235,8 @@ def test_a_finished_attempt_appears_within_a_second(browser: Browser, tmp_path: 
     with Store.open(address) as store, serving(address) as site, browser.page() as page:
         _begin(store)
         opened(page, f"{site}#/run/live")
-        page.get_by_text("live", exact=True).wait_for()
-        delays = [_delay(store, page, attempt) for attempt in range(1, 6)]
+        page.locator(".live.on").wait_for(state="attached")
+        delays = [_delay(store, page, attempt) for attempt in range(1, 4)]
 
     assert max(delays) < 1.0
 
@@ -237,7 +272,7 @@ def test_the_first_run_of_a_store_appears(browser: Browser, tmp_path: Path) -> N
 
 def test_hostile_texts_change_nothing_but_their_box(browser: Browser, tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/stark.db"
-    huge = HOSTILE + "\ud800" + "x" * 10_000_000
+    huge = HOSTILE + "\ud800" + "x" * 4_000_000
     with Store.open(address) as store:
         _begin(store)
         store.begin_attempt("live", 1, Selection(parent=0, action="improve"))

@@ -65,6 +65,42 @@ def test_the_roofline_leads_from_the_reference_to_the_best() -> None:
     assert pytest.approx(0.1) == found.roofline.points[-1].share
 
 
+def test_one_run_shows_one_roofline() -> None:
+    later = correct(0.4)
+    own = later.model_copy(
+        update={"roofline": later.roofline.model_copy(update={"memory_ms": 0.3})}
+    )
+    nodes = working(1), working(2).model_copy(update={"evaluation": own})
+    found = run_document(view(*nodes, promotions={2: own}))
+
+    floor_ms = reference().roofline.floor_ms
+    expected = [floor_ms / each.latency_ms for each in nodes if each.latency_ms]
+    assert expected == [each.roofline_fraction for each in found.attempts]
+    assert expected[1] == found.final_checks[2].roofline_fraction
+    assert found.headline.roofline is not None and "0.01 ms" in found.headline.roofline
+
+
+def test_eager_is_shown_where_it_took_another_time() -> None:
+    drifted = working(1).model_copy(update={"evaluation": correct(0.5, eager_ms=1.5)})
+    figures = [each.figures for each in run_document(view(drifted, working(2))).attempts]
+
+    assert ["eager 1.50 ms", ""] == [each.eager_then for each in figures if each]
+
+
+def test_a_run_that_ended_without_a_final_check_says_so() -> None:
+    recorded, running = view(working(1)), view(working(1), elapsed_s=1.0)
+
+    assert "there was no final check" in run_document(recorded).headline.sentence
+    assert "still to come" in run_document(running).headline.sentence
+
+
+def test_the_best_kernels_warnings_are_in_the_headline() -> None:
+    busy = correct(0.5).model_copy(update={"warnings": ("the machine was busy",)})
+
+    found = run_document(view(working(1), promotions={1: busy}))
+    assert ("the machine was busy",) == found.headline.warnings
+
+
 def test_markdown_of_models_is_no_markup() -> None:
     found = escaped("<b> a|b\n`c` @user [x](y) \x1b[31m")
 

@@ -45,7 +45,7 @@ class Plan(Frozen):
     @property
     def name(self) -> str:
         """A name for screens and prompts: the title, else the start of the strategy's first sentence."""
-        return self.title or short_name(_SENTENCE_END.split(self.strategy.strip(), maxsplit=1)[0])
+        return self.title or short_name(first_sentence(self.strategy))
 
 
 class Edit(Frozen):
@@ -56,15 +56,20 @@ class Edit(Frozen):
     after: str
 
 
-def short_name(text: str) -> str:
-    """The first line with text, without markup and final full stop, cut between words to at most 60 characters."""
+def first_sentence(text: str) -> str:
+    """The text up to the end of its first sentence."""
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+
+
+def short_name(text: str, most: int = NAME_LENGTH) -> str:
+    """The first line with text, without markup and final full stop, cut between words to at most `most` characters."""
     plain = next((line for line in text.splitlines() if line.strip()), "")
     plain = re.sub(r"^\s*(?:#+|[-*+])\s+", "", plain).strip()
     while (stripped := unquoted(_EMPHASIS.sub(r"\2", plain)).removesuffix(".")) != plain:
         plain = stripped
-    if len(plain) <= NAME_LENGTH:
+    if len(plain) <= most:
         return plain
-    kept = plain[: NAME_LENGTH - 1]
+    kept = plain[: most - 1]
     if plain[len(kept)] != " ":
         kept = kept.rpartition(" ")[0] or kept
     return kept.rstrip(" ,;:") + "…"

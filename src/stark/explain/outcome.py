@@ -13,9 +13,10 @@ from stark.explain.numbers import counted
 
 Outcome = Literal["confirmed", "unconfirmed", "refuted", "nothing", "refused"]
 
-_SENTENCES: dict[Outcome, str] = {
+_SENTENCES: dict[str, str] = {
     "confirmed": "Attempt {best} passed the final check.",
     "unconfirmed": "Attempt {best} leads by the search's own measurements; the final check is still to come.",
+    "unchecked": "Attempt {best} leads by the search's own measurements; there was no final check.",
     "refuted": "None of the fastest kernels passed the final check.",
     "nothing": "No correct kernel yet, after {attempts}.",
     "refused": "The judge cannot use this problem.",
@@ -31,6 +32,7 @@ def outcome(standing: Standing, checks: Mapping[int, Evaluation], ended: Ended |
     return "confirmed" if standing.confirmed else "unconfirmed"
 
 
-def outcome_text(found: Outcome, best: Node | None, attempts: int) -> str:
-    """The sentence."""
-    return _SENTENCES[found].format(best=best and best.id, attempts=counted(attempts, "attempt"))
+def outcome_text(found: Outcome, best: Node | None, attempts: int, over: bool = False) -> str:
+    """The sentence; `over` if the run has ended."""
+    name = "unchecked" if over and found == "unconfirmed" else found
+    return _SENTENCES[name].format(best=best and best.id, attempts=counted(attempts, "attempt"))

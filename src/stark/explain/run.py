@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from stark.core.evaluation import beats_roofline
+from stark.core.measurement import Speedup
 from stark.core.node import Node
+from stark.core.plan import first_sentence, short_name
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
@@ -26,11 +28,20 @@ STEP_WORDS = {
 """What happens in each step of an attempt."""
 
 
-def idea(node: Node) -> str:
-    """What an attempt is, in one line: the plan it implements, or the attempt it repairs or repeats."""
+LONGEST_IDEA = 120
+"""The most characters of an idea that is the first sentence of a reply."""
+
+
+def idea(node: Node, reply: str = "") -> str:
+    """What an attempt is, in one line: the plan it implements, or the attempt it repairs or repeats.
+
+    Without a plan, it is the first sentence of the reply that wrote the candidate.
+    """
     if node.duplicate_of is not None:
         return f"same source as attempt {node.duplicate_of}"
     name = node.plan.name if node.plan else ""
+    if not name and not reply.lstrip().startswith("```"):
+        name = short_name(first_sentence(reply), LONGEST_IDEA)
     repair = f"repair of {node.parent}" if node.action == "debug" else ""
     return ": ".join(filter(None, (repair, name)))
 
@@ -43,6 +54,32 @@ def standing_lines(standing: Standing) -> Iterator[str]:
     yield f"★ {standing.best}: fastest {where}"
     if others := standing.group[1:]:
         yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
+
+
+def choice_lines(
+    standing: Standing, search: Mapping[int, Speedup], checks: Mapping[int, Speedup | None]
+) -> Iterator[str]:
+    """Why the best attempt won the final check although others looked faster in the search; nothing if none did.
+
+    `checks` maps the attempts of the final check to their speedups; None for one that failed.
+    """
+    best = standing.best
+    if not standing.confirmed or best is None or best not in search:
+        return
+    own = search[best]
+    faster = [id for id, found in search.items() if found.ratio > own.ratio and id != best]
+    others = [id for id in faster if id not in checks]
+    noisy = [id for id in others if search[id].too_noisy and not own.too_noisy]
+    tied = [id for id in others if id not in noisy and search[id].overlaps(own)]
+    reasons: dict[str, list[int]] = {
+        "too noisy to rank, so the final check took others first": noisy,
+        "cannot be told apart from it; the final check went by rank": tied,
+        "failed the final check": [id for id in faster if id in checks and checks[id] is None],
+        "slower in the final check": [id for id in faster if checks.get(id) is not None],
+    }
+    for reason, ids in reasons.items():
+        if ids:
+            yield f"{listed(ids)} looked faster in the search: {reason}"
 
 
 def models_line(run: Run) -> str:

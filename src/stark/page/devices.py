@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from stark.core.base import Frozen
 from stark.core.device import Device, device_class
+from stark.core.reference import Reference
 from stark.explain.device import device_text
 from stark.explain.numbers import first_line
+from stark.report.view import RunView
 from stark.store import Progress, Store
 
 
@@ -24,6 +27,9 @@ class DeviceDocument(Frozen):
     """One kind of device with the software on which its times depend."""
 
     name: str
+    versions: dict[str, str]
+    """Of Python, torch and the compilers on the judge's machine."""
+
     facts: tuple[str, ...]
     device: Device
     executors: tuple[str, ...]
@@ -41,30 +47,49 @@ class DevicesDocument(Frozen):
 
 def devices_document(store: Store) -> DevicesDocument:
     """The devices, those of the newest runs first. A run belongs to the device that its reference was measured on."""
-    placed: dict[str, list[tuple[str, Device, str]]] = {}
+    placed: dict[str, list[tuple[str, Reference, str]]] = {}
     queues: dict[str, list[Waiting]] = {}
     for run_id, progress in reversed(store.progress().items()):
         reference = store.reference(run_id) if progress.reference else None
         name = "" if reference is None else device_class(reference.device, reference.versions)
         if reference is not None:
             executor = first_line(store.run(run_id).config.executor)
-            placed.setdefault(name, []).append((run_id, reference.device, executor))
+            placed.setdefault(name, []).append((run_id, reference, executor))
         queues.setdefault(name, []).extend(_waiting(store, run_id, progress))
     return DevicesDocument(
         devices=tuple(
-            DeviceDocument(
-                name=name,
-                facts=tuple(
-                    line.removeprefix("- ") for line in device_text(runs[0][1]).splitlines()
-                ),
-                device=runs[0][1],
-                executors=tuple(dict.fromkeys(executor for _, _, executor in runs)),
-                runs=tuple(run_id for run_id, _, _ in runs),
-                queue=tuple(queues[name]),
+            _device(
+                runs[0][1],
+                executors=dict.fromkeys(executor for _, _, executor in runs),
+                runs=(run_id for run_id, _, _ in runs),
+                queue=queues[name],
             )
             for name, runs in placed.items()
         ),
         unplaced=tuple(queues.get("", ())),
+    )
+
+
+def device_of_run(view: RunView) -> DevicesDocument:
+    """The device of one run."""
+    executor = first_line(view.run.config.executor)
+    found = view.reference and _device(view.reference, [executor], [view.run.id], ())
+    return DevicesDocument(devices=(found,) if found else (), unplaced=())
+
+
+def _device(
+    reference: Reference, executors: Iterable[str], runs: Iterable[str], queue: Iterable[Waiting]
+) -> DeviceDocument:
+    """A device as the reference of one of its runs found it."""
+    lines = device_text(reference.device).splitlines()
+    return DeviceDocument(
+        name=device_class(reference.device, reference.versions),
+        versions=reference.versions,
+        facts=tuple(line.removeprefix("- ") for line in lines),
+        device=reference.device,
+        executors=tuple(executors),
+        runs=tuple(runs),
+        queue=tuple(queue),
     )
 
 

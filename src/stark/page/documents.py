@@ -10,15 +10,17 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from stark.core.base import Frozen
 from stark.core.errors import UsageError
 from stark.core.measurement import speedup
 from stark.core.node import ROOT, Node
 from stark.page.devices import devices_document
+from stark.page.memory import give_back_memory
 from stark.report.attempt_document import AttemptDocument, attempt_document, node_document_of
 from stark.report.document import run_document_of, standing_among
-from stark.report.runs_document import runs_document
+from stark.report.runs_document import Compiled, runs_document
 from stark.report.view import RunView
 from stark.store import Store
 
@@ -34,36 +36,72 @@ class Kept:
     packed: dict[int, bytes] = field(default_factory=dict)
     """The same as compressed JSON, by number."""
 
+    common: bytes = b""
+    """The dictionary of the compression."""
+
     def read(self, store: Store, view: RunView) -> None:
         """Read the attempts that finished since the last time, or all of another run."""
         of = (id(store), view.run.id)
         if self.of != of:
             self.of, self.attempts, self.packed = of, [], {}
         new = list(view.finished_s)[len(self.attempts) :]
+        said = store.first_words(view.run.id, new) if new else {}
         for node in store.each_node(view.run.id, new) if new else ():
-            document = attempt_document(node, view.finished_s.get(node.id))
-            self.packed[document.attempt] = zlib.compress(
-                dumped(document.model_dump(mode="json")), 1
-            )
-            # What a run's document says of all attempts together needs none of these.
-            short: dict[str, Any] = {
-                "evidence": "",
-                "strategy": None,
-                "cases": {},
-                "accuracy": None,
-                "bottleneck": None,
-            }
-            self.attempts.append(document.model_copy(update=short))
+            reply = said.get(node.id, "")
+            document = attempt_document(node, view.finished_s[node.id], view.reference, reply)
+            self._pack(document)
+            self.attempts.append(_slim(document))
         speedup.cache_clear()  # it would keep all samples
+        if new:
+            give_back_memory()
+
+    def packed_json(self, attempt: int) -> bytes:
+        """The JSON of an attempt."""
+        return zlib.decompressobj(zdict=self.common).decompress(self.packed[attempt])
+
+    def _pack(self, document: AttemptDocument) -> None:
+        """Compress an attempt. Attempts of a run resemble each other, so the first one serves as dictionary."""
+        text = dumped(document.model_dump(mode="json"))
+        if not self.packed:
+            self.common = text[-32_000:]
+        press = zlib.compressobj(1, zdict=self.common)
+        self.packed[document.attempt] = press.compress(text) + press.flush()
+
+
+M = TypeVar("M", bound=Frozen)
+_SET: set[str] = set()
+"""The set fields of all kept attempts: one set, since each would take more memory than its attempt."""
+
+
+def _slim(document: AttemptDocument) -> AttemptDocument:
+    """An attempt without what a run's document does not say of all attempts together."""
+    eager = document.speedups.get("eager")
+    fields = dict(document) | {
+        "speedups": {} if eager is None else {"eager": _sharing(eager)},
+        "point": document.point and _sharing(document.point),
+        "figures": None,
+        "evidence": "",
+        "strategy": None,
+        "cases": {},
+        "accuracy": None,
+        "bottleneck": None,
+        "references_ms": {},
+    }
+    return AttemptDocument.model_construct(_SET, **fields)
+
+
+def _sharing(value: M) -> M:
+    """The same value with the shared set of set fields."""
+    return cast(M, type(value).model_construct(_SET, **dict(value)))
 
 
 Parts = Iterable[bytes]
 """A JSON document in parts, so that a large one is never in memory as a whole."""
 
 
-def runs(store: Store) -> Parts:
+def runs(store: Store, compiled: Compiled) -> Parts:
     """Every run in short."""
-    return [dumped(runs_document(store).model_dump(mode="json"))]
+    return [dumped(runs_document(store, compiled).model_dump(mode="json"))]
 
 
 def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
@@ -71,16 +109,17 @@ def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
     view = RunView.in_short(store, run_id)
     kept.read(store, view)
     best = standing_among(kept.attempts, view.promotions).best
-    document = run_document_of(view, kept.attempts, _best_node(store, view, best))
+    reply = "" if best is None else store.first_words(view.run.id, [best]).get(best, "")
+    document = run_document_of(view, kept.attempts, _best_node(store, view, best), reply)
     whole = document.model_dump(mode="json", exclude={"attempts"})
     new = sorted(each.attempt for each in kept.attempts[have:])
-    return _with_attempts(dumped(whole), [kept.packed[attempt] for attempt in new])
+    return _with_attempts(dumped(whole), new, kept)
 
 
-def _with_attempts(whole: bytes, packed: list[bytes]) -> Iterator[bytes]:
+def _with_attempts(whole: bytes, attempts: list[int], kept: Kept) -> Iterator[bytes]:
     yield whole[:-1] + b',"attempts":['
-    for place, each in enumerate(packed):
-        yield (b"," if place else b"") + zlib.decompress(each)
+    for place, attempt in enumerate(attempts):
+        yield (b"," if place else b"") + kept.packed_json(attempt)
     yield b"]}"
 
 
@@ -100,6 +139,7 @@ def attempt(store: Store, run_id: str, attempt: int) -> Parts:
     document = node_document_of(
         run,
         node,
+        reference=store.reference(run.id),
         parent=None if node.parent == ROOT else store.node(run.id, node.parent),
         children=store.children(run.id, attempt),
         calls=store.calls(run.id, attempt),

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stark.page.bundle import bundled, static_text
+from stark.page.devices import device_of_run
 from stark.report.attempt_document import node_document
 from stark.report.document import run_document
 from stark.report.view import RunView
@@ -25,7 +26,10 @@ LONG = 200
 def html_file(view: RunView) -> str:
     """The file's text. It must be encoded as UTF-8."""
     run_path = f"runs/{_quoted(view.run.id)}"
-    documents = {run_path: run_document(view).model_dump(mode="json")}
+    documents = {
+        run_path: run_document(view).model_dump(mode="json"),
+        "devices": device_of_run(view).model_dump(mode="json"),
+    }
     for node in view.nodes:
         document = node_document(view, node)
         documents[f"{run_path}/attempts/{node.id}"] = document.model_dump(mode="json")

@@ -26,6 +26,7 @@ from stark.page.control import Control
 from stark.page.guard import Guard
 from stark.page.source import Source
 from stark.page.watch import News, Watch
+from stark.report.runs_document import Compiled
 
 HEARTBEAT_S = 15.0
 CHUNK_BYTES = 1 << 18
@@ -40,6 +41,7 @@ def make_app(store_url: str, control: Control | None = None) -> Starlette:
         1, "reader"
     )  # one at a time, so that documents never pile up in memory
     watch, kept = Watch(source, reader), documents.Kept()
+    compiled: Compiled = {}
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -63,7 +65,7 @@ def make_app(store_url: str, control: Control | None = None) -> Starlette:
             return JSONResponse({"error": str(error)}, code)
 
     async def runs(_: Request) -> Response:
-        return await answer(documents.runs)
+        return await answer(documents.runs, compiled)
 
     async def run(request: Request) -> Response:
         return await answer(documents.run, request.path_params["run"], _have(request), kept)

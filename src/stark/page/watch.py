@@ -13,7 +13,7 @@ from stark.core.errors import StoreError
 from stark.page.source import Source
 from stark.store import Progress
 
-POLL_S = 0.25
+POLL_S = 0.2
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from stark.core.bottleneck import Profiled, kernel_name
 from stark.core.call import Call, spent_by_role
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Node
+from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Spent
 from stark.explain.counters import facts as counter_facts
@@ -18,6 +19,7 @@ from stark.explain.profile import profile_lines, step_text
 from stark.explain.run import idea
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
 from stark.report.facts import evaluation_facts
+from stark.report.one_roofline import on_one_roofline
 from stark.report.roofline_document import RooflinePoint, roofline_point
 from stark.report.spending import Row, fit_line, spending_rows
 from stark.report.view import RunView
@@ -117,9 +119,19 @@ class NodeDocument(AttemptDocument):
     """The final check; null if there was none."""
 
 
-def attempt_document(node: Node, finished_s: float | None = None) -> AttemptDocument:
-    """An attempt in short."""
-    return AttemptDocument(**_in_short(node, finished_s))
+def attempt_document(
+    node: Node,
+    finished_s: float | None = None,
+    reference: Reference | None = None,
+    reply: str = "",
+) -> AttemptDocument:
+    """An attempt in short. `reference` is the run's; `reply` is the reply that wrote the candidate, or its beginning."""
+    return AttemptDocument(**_in_short(node, finished_s, reference, reply))
+
+
+def replies(calls: Iterable[Call]) -> dict[int, str]:
+    """The last reply of each attempt."""
+    return {call.attempt: call.reply.text for call in calls}
 
 
 def node_document(view: RunView, node: Node) -> NodeDocument:
@@ -127,6 +139,7 @@ def node_document(view: RunView, node: Node) -> NodeDocument:
     return node_document_of(
         view.run,
         node,
+        reference=view.reference,
         parent=None if node.parent == ROOT else view.tree.node(node.parent),
         children=[child.id for child in view.tree.children(node.id)],
         calls=[call for call in view.calls if call.attempt == node.id],
@@ -139,6 +152,7 @@ def node_document_of(
     run: Run,
     node: Node,
     *,
+    reference: Reference | None,
     parent: Node | None,
     children: Iterable[int],
     calls: Sequence[Call],
@@ -152,7 +166,7 @@ def node_document_of(
         before = run.problem.source
     roles = spent_by_role(calls)
     return NodeDocument(
-        **_in_short(node, finished_s),
+        **_in_short(node, finished_s, reference, replies(calls).get(node.id, "")),
         run=run.id,
         node=node,
         calls=tuple(calls),
@@ -162,12 +176,15 @@ def node_document_of(
         children=tuple(children),
         before=before,
         anchored=edits and before is not None,
-        search=_judgement(node.evaluation),
-        check=checked and _judgement(checked),
+        search=_judgement(node.evaluation, reference),
+        check=checked and _judgement(checked, reference),
     )
 
 
-def _in_short(node: Node, finished_s: float | None) -> dict[str, Any]:
+def _in_short(
+    node: Node, finished_s: float | None, reference: Reference | None, reply: str
+) -> dict[str, Any]:
+    evaluation = on_one_roofline(node.evaluation, reference)
     return {
         "attempt": node.id,
         "parent": node.parent,
@@ -175,20 +192,24 @@ def _in_short(node: Node, finished_s: float | None) -> dict[str, Any]:
         "role": node.role,
         "title": node.plan.name if node.plan else None,
         "strategy": node.plan.strategy if node.plan else None,
-        "idea": idea(node),
+        "idea": idea(node, reply),
         "duplicate_of": node.duplicate_of,
         "finished_s": finished_s,
-        "point": roofline_point(node.id, node.evaluation),
-        **dict(evaluation_document(node.evaluation)),
+        "point": roofline_point(node.id, evaluation),
+        **dict(evaluation_document(node.evaluation, reference)),
     }
 
 
-def _judgement(evaluation: Evaluation) -> Judgement:
+def _judgement(evaluation: Evaluation, reference: Reference | None) -> Judgement:
     correct = evaluation if isinstance(evaluation, Correct) else None
     cases = {} if correct is None else correct.cases or {"": correct}
     return Judgement(
-        summary=evaluation_document(evaluation),
-        facts=tuple(fact for fact in evaluation_facts(evaluation) if fact[0] != "profile"),
+        summary=evaluation_document(evaluation, reference),
+        facts=tuple(
+            fact
+            for fact in evaluation_facts(on_one_roofline(evaluation, reference))
+            if fact[0] != "profile"
+        ),
         output=evaluation.output,
         profiles={
             case: _profile_document(found)

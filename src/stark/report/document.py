@@ -18,13 +18,13 @@ from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.standing import Standing, rank_key, standing, vs_eager
 from stark.core.usage import Spent
-from stark.explain.run import STEP_WORDS, standing_lines
-from stark.report.attempt_document import AttemptDocument, attempt_document
+from stark.explain.run import STEP_WORDS, choice_lines, standing_lines
+from stark.report.attempt_document import AttemptDocument, attempt_document, replies
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
 from stark.report.facts import run_facts
 from stark.report.happened import Happened, happened
 from stark.report.headline import Headline, headline
-from stark.report.roofline_document import RooflineDocument, roofline_document, roofline_point
+from stark.report.roofline_document import RooflineDocument, roofline_document
 from stark.report.spending import Row, spending_notes, spending_rows
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
@@ -81,7 +81,7 @@ class RunDocument(Frozen):
     """The fastest attempts: the group first."""
 
     standing: tuple[str, ...]
-    """What the leaders' marks mean."""
+    """What the leaders' marks mean, and why the best one won although others looked faster."""
 
     final_checks: dict[int, EvaluationDocument]
     correct: int
@@ -101,23 +101,29 @@ class RunDocument(Frozen):
 
 def run_document(view: RunView) -> RunDocument:
     """The document of a run in its current state."""
-    finished = [attempt_document(node, view.finished_s.get(node.id)) for node in view.nodes]
-    return run_document_of(view, finished, view.best)
+    said = replies(view.calls)
+    finished = [
+        attempt_document(node, view.finished_s.get(node.id), view.reference, said.get(node.id, ""))
+        for node in view.nodes
+    ]
+    return run_document_of(
+        view, finished, view.best, said.get(view.best.id, "") if view.best else ""
+    )
 
 
 def run_document_of(
-    view: RunView, finished: Sequence[AttemptDocument], best: Node | None
+    view: RunView, finished: Sequence[AttemptDocument], best: Node | None, reply: str = ""
 ) -> RunDocument:
     """The document from the attempts in the order in which they finished; the view needs no nodes.
 
-    `best` is the attempt with the star, with the evaluation that ranks it first.
+    `best` is the attempt with the star, with the evaluation that ranks it first; `reply` is the reply that wrote it.
     """
     failures, repaired = failures_repaired(finished)
     standing, reference = standing_among(finished, view.promotions), view.reference
     by_id = {each.attempt: each for each in finished}
     return RunDocument(
         run=view.run,
-        headline=headline(view, standing, best, len(finished)),
+        headline=headline(view, standing, best, len(finished), reply),
         facts=tuple(run_facts(view)),
         reference=reference,
         reference_latency_ms=reference and reference.latency_ms,
@@ -134,9 +140,10 @@ def run_document_of(
         group=standing.group,
         confirmed=standing.confirmed,
         leaders=leaders(finished, view.promotions),
-        standing=tuple(standing_lines(standing)),
+        standing=(*standing_lines(standing), *_choice(standing, finished, view.promotions)),
         final_checks={
-            attempt: evaluation_document(found) for attempt, found in view.promotions.items()
+            attempt: evaluation_document(found, reference)
+            for attempt, found in view.promotions.items()
         },
         correct=sum(each.works for each in finished),
         statuses=dict(Counter(each.status for each in finished)),
@@ -146,7 +153,7 @@ def run_document_of(
         roles=view.roles,
         spending=tuple(spending_rows(view.roles)),
         spending_notes=tuple(spending_notes(view.roles)),
-        roofline=reference and _roofline(reference, by_id, best),
+        roofline=reference and _roofline(reference, by_id, None if best is None else best.id),
         happened=happened(view, finished),
     )
 
@@ -157,6 +164,18 @@ def standing_among(finished: Iterable[AttemptDocument], checks: Checks) -> Stand
         each.attempt: each.speedups.get("eager") for each in finished if each.duplicate_of is None
     }
     return standing(speedups, {attempt: vs_eager(found) for attempt, found in checks.items()})
+
+
+def _choice(
+    standing: Standing, finished: Iterable[AttemptDocument], checks: Checks
+) -> Iterator[str]:
+    """Why the best attempt won, if others looked faster in the search."""
+    search = {
+        each.attempt: found
+        for each in finished
+        if each.duplicate_of is None and (found := each.speedups.get("eager"))
+    }
+    return choice_lines(standing, search, {id: vs_eager(each) for id, each in checks.items()})
 
 
 def leaders(finished: Sequence[AttemptDocument], checks: Checks) -> tuple[int, ...]:
@@ -184,19 +203,15 @@ def _course(finished: Iterable[AttemptDocument], checks: Checks) -> Iterator[int
 
 
 def _roofline(
-    reference: Reference, attempts: Mapping[int, AttemptDocument], best: Node | None
+    reference: Reference, attempts: Mapping[int, AttemptDocument], best: int | None
 ) -> RooflineDocument | None:
-    """The roofline with every distinct kernel; the best one as the evaluation that ranks it first measured it."""
+    """The roofline with every distinct kernel, as the search measured it."""
     path: list[int] = []
     if best is not None:
-        path, above = [best.id], best.parent
+        path, above = [best], attempts[best].parent
         while above != ROOT:
             path.append(above)
             above = attempts[above].parent
         path.append(ROOT)
-    points = (
-        roofline_point(best.id, best.evaluation) if best and best.id == id else each.point
-        for id, each in attempts.items()
-        if each.duplicate_of is None
-    )
+    points = (each.point for each in attempts.values() if each.duplicate_of is None)
     return roofline_document(reference, filter(None, points), tuple(reversed(path)))

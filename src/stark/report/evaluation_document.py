@@ -11,9 +11,19 @@ from stark.core.base import Frozen
 from stark.core.declared import Objective
 from stark.core.evaluation import Accuracy, Correct, Evaluation
 from stark.core.measurement import Speedup
-from stark.explain.evaluation import explain, precision_met, reason, roofline_share, speedup_text
+from stark.core.reference import Reference
+from stark.explain.evaluation import (
+    eager_then,
+    explain,
+    precision_met,
+    reason,
+    roofline_share,
+    roofline_text,
+    speedup_text,
+)
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text
+from stark.report.one_roofline import on_one_roofline
 
 LONGEST_REASON, LONGEST_EVIDENCE = 400, 20_000
 """Characters that are kept of what a program may have written. `NodeDocument.node` has all of it."""
@@ -33,8 +43,14 @@ class Figures(Frozen):
     speedups: dict[str, str]
     """By reference, such as `2.00x [1.98, 2.02]`."""
 
+    eager_then: str = ""
+    """Eager mode's time as measured beside this candidate, such as `eager 71.4 ms`; empty if the run's reference took about as long."""
+
     roofline: str
     """The share of the roofline, or `unknown`."""
+
+    roofline_why: str = ""
+    """Why the roofline is unknown; empty if it is known."""
 
     error: str
     meets: str
@@ -56,7 +72,12 @@ class EvaluationDocument(Frozen):
     speedups: dict[str, Speedup] = Field(default={})
     """By reference: `eager`, `compile` and others that were measured."""
 
+    references_ms: dict[str, float] = Field(default={})
+    """The references' times, measured beside the candidate."""
+
     roofline_fraction: float | None = None
+    """The share of the roofline of the run's reference; null if it is unknown."""
+
     accuracy: Accuracy | None = None
     bottleneck: BottleneckDocument | None = None
     """With several cases, that of the main case."""
@@ -72,23 +93,30 @@ class EvaluationDocument(Frozen):
     cases: dict[str, EvaluationDocument] = Field(default={})
 
 
-def evaluation_document(evaluation: Evaluation, weight: float | None = None) -> EvaluationDocument:
-    """The document of an evaluation; `weight` is that of its case, if it belongs to one of several cases."""
-    if not isinstance(evaluation, Correct):
+def evaluation_document(
+    evaluation: Evaluation, reference: Reference | None = None, weight: float | None = None
+) -> EvaluationDocument:
+    """The document of an evaluation; `weight` is that of its case, if it belongs to one of several cases.
+
+    With the run's reference, shares of the roofline are of that reference's roofline.
+    """
+    own, evaluation = evaluation, on_one_roofline(evaluation, reference)
+    if not isinstance(evaluation, Correct) or not isinstance(own, Correct):
         return EvaluationDocument(
             status=evaluation.status,
             evidence=_cut(explain(evaluation), LONGEST_EVIDENCE),
             reason=_cut(reason(evaluation), LONGEST_REASON),
             case=evaluation.case,
         )
-    profiled, weighing = evaluation.profiled, evaluation.weighing
+    profiled, weighing = own.profiled, own.weighing  # the diagnosis stays that of the judge
     speedups = {name: evaluation.speedup_vs(name) for name in evaluation.references}
     return EvaluationDocument(
-        status=evaluation.status,
-        evidence=_cut(explain(evaluation), LONGEST_EVIDENCE),
+        status=own.status,
+        evidence=_cut(explain(own), LONGEST_EVIDENCE),
         reason="",
         latency_ms=evaluation.latency_ms,
         speedups=speedups,
+        references_ms={name: evaluation.reference_ms(name) for name in evaluation.references},
         roofline_fraction=evaluation.roofline_fraction,
         accuracy=evaluation.accuracy,
         bottleneck=profiled
@@ -96,7 +124,11 @@ def evaluation_document(evaluation: Evaluation, weight: float | None = None) -> 
         figures=Figures(
             latency=milliseconds(evaluation.latency_ms),
             speedups={name: speedup_text(each, named=False) for name, each in speedups.items()},
+            eager_then=eager_then(
+                evaluation, None if reference is None else reference.latency_ms
+            ).strip(" ()"),
             roofline=roofline_share(evaluation),
+            roofline_why="" if evaluation.roofline_fraction else roofline_text(evaluation),
             error=f"{evaluation.accuracy.relative_rms:.2g}",
             meets=precision_met(evaluation),
         ),
@@ -106,8 +138,10 @@ def evaluation_document(evaluation: Evaluation, weight: float | None = None) -> 
         cases={}
         if weighing is None
         else {
-            case: evaluation_document(each, weighing.weights[case])
-            for case, each in evaluation.cases.items()
+            case: evaluation_document(
+                each, reference and reference.cases.get(case), weighing.weights[case]
+            )
+            for case, each in own.cases.items()
         },
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from stark.core.base import Frozen
-from stark.explain.evaluation import checked
+from stark.explain.evaluation import checked, speedup_text
 from stark.explain.numbers import duration
 from stark.explain.run import STEP_WORDS
 from stark.report.attempt_document import AttemptDocument
@@ -45,8 +45,8 @@ def _newest_first(view: RunView, finished: Sequence[AttemptDocument]) -> Iterato
         text = f"final check: {checked(found)}"
         yield Happened(attempt=attempt, status=found.status, time=None, text=text)
     for each in reversed(finished):
-        if each.figures is not None:
-            text = f"{each.figures.speedups['eager']} vs eager: {each.idea}"
+        if each.works:
+            text = ": ".join(filter(None, (speedup_text(each.speedups["eager"]), each.idea)))
         else:
             text = f"{each.status.replace('_', ' ')}: {each.reason}"
         time = _clock(each.finished_s)
@@ -54,4 +54,4 @@ def _newest_first(view: RunView, finished: Sequence[AttemptDocument]) -> Iterato
 
 
 def _clock(seconds: float | None) -> str | None:
-    return None if seconds is None else duration(seconds)
+    return duration(seconds) if seconds and seconds >= 1 else None  # a recording may have no times

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stark.core.base import Frozen
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
@@ -18,6 +20,7 @@ from stark.explain.evaluation import (
 from stark.explain.numbers import duration, milliseconds
 from stark.explain.outcome import Outcome, outcome, outcome_text
 from stark.explain.run import idea, price, tokens
+from stark.report.one_roofline import on_one_roofline
 from stark.report.view import RunView
 
 
@@ -41,6 +44,12 @@ class Headline(Frozen):
 
     outcome: Outcome
     sentence: str
+    over: bool
+    """Whether nothing more is to come: the run has ended, or is a recording."""
+
+    warnings: tuple[str, ...]
+    """What a reader must know before the figures: of the reference, and of the best kernel."""
+
     attempt: int | None
     idea: str
     claims: tuple[Claim, ...]
@@ -59,16 +68,24 @@ class Headline(Frozen):
     """The run's active time; null if it is unknown."""
 
 
-def headline(view: RunView, standing: Standing, best: Node | None, attempts: int) -> Headline:
-    """The headline of a run in its current state. `best` has the evaluation that ranks it first."""
+def headline(
+    view: RunView, standing: Standing, best: Node | None, attempts: int, reply: str = ""
+) -> Headline:
+    """The headline of a run in its current state. `best` has the evaluation that ranks it first.
+
+    `reply` is the reply that wrote it.
+    """
     found = outcome(standing, view.promotions, view.ended)
-    kernel = best.evaluation if best is not None else None
+    kernel = best and on_one_roofline(best.evaluation, view.reference)
     correct = kernel if isinstance(kernel, Correct) else None
+    over = view.ended is not None or view.elapsed_s is None
     return Headline(
         outcome=found,
-        sentence=outcome_text(found, best, attempts),
+        sentence=outcome_text(found, best, attempts, over),
+        over=over,
+        warnings=tuple(dict.fromkeys(_warnings(view, correct))),
         attempt=best and best.id,
-        idea=idea(best) if best else "",
+        idea=idea(best, reply) if best else "",
         claims=() if correct is None else _claims(correct),
         latency=correct and milliseconds(correct.latency_ms),
         roofline=correct and roofline_text(correct),
@@ -79,6 +96,18 @@ def headline(view: RunView, standing: Standing, best: Node | None, attempts: int
         calls=view.spent.calls,
         time=None if view.elapsed_s is None else duration(view.elapsed_s),
     )
+
+
+def _warnings(view: RunView, correct: Correct | None) -> Iterator[str]:
+    """Of the reference, of the best kernel, and of a kernel that is faster than the roofline."""
+    if view.reference is not None:
+        yield from view.reference.warnings
+    if correct is not None:
+        beaten = correct.roofline_fraction is None
+        # Its own warning has the roofline of its own window.
+        yield from (each for each in correct.warnings if not (beaten and "the roofline" in each))
+        if beaten:
+            yield roofline_text(correct)
 
 
 def _claims(correct: Correct) -> tuple[Claim, ...]:

@@ -25,6 +25,7 @@ from stark.explain.run import dollars, idea, standing_lines
 from stark.report.attempt_document import attempt_document
 from stark.report.document import leaders
 from stark.report.facts import WARNING, run_facts
+from stark.report.one_roofline import on_one_roofline
 from stark.report.spending import spending, thousands
 from stark.report.tables import STATUS_STYLES, columns, facts
 from stark.report.tree import TreeTable
@@ -122,7 +123,9 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     correct = {
         id: found
         for id in fastest
-        if isinstance(found := view.tree.node(id).evaluation, Correct)  # as all of them are
+        if isinstance(
+            found := on_one_roofline(view.tree.node(id).evaluation, view.reference), Correct
+        )  # as all of them are
     }
     beating = [id for id, found in correct.items() if not found.roofline_is_known]
     for id, found in correct.items():

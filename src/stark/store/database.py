@@ -235,6 +235,7 @@ def _prepare_reader(connection: Any, _record: object) -> None:
     """Configure a new connection that only reads."""
     connection.isolation_level = None
     connection.execute("PRAGMA query_only=ON")
+    connection.execute("PRAGMA cache_size=-512")  # KiB: a reader goes over most pages once
 
 
 def _begin_sqlite(connection: Connection) -> None:

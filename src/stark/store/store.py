@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, LargeBinary, func, insert, select, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -326,6 +326,21 @@ class Store:
         with self._database.reading(f"reading the calls of run {run_id}") as connection:
             return read_calls(connection, CallRow.run_id == run_id, *of_attempt)
 
+    def first_words(self, run_id: str, attempts: Collection[int]) -> dict[int, str]:
+        """The beginning of the last reply of each of these attempts."""
+        words = func.substr(ArtifactRow.text, 1, 600, type_=LargeBinary)
+        query = (
+            select(CallRow.attempt, words)
+            .join(ArtifactRow, CallRow.reply == ArtifactRow.digest)
+            .where(CallRow.run_id == run_id, CallRow.attempt.in_(attempts))
+            .order_by(CallRow.turn)
+        )
+        with self._database.reading(f"reading the replies of run {run_id}") as connection:
+            return {
+                attempt: bytes(found).decode("utf-8", "ignore")
+                for attempt, found in connection.execute(query)
+            }
+
     def spent(self, run_id: str | None = None) -> dict[str, Roles]:
         """What the model calls cost, by run and role, in all runs or in one. Runs without calls are left out."""
         which = () if run_id is None else (CallRow.run_id == run_id,)
@@ -410,6 +425,13 @@ class Store:
         doing = f"storing the final check of attempt {attempt} of run {run_id}"
         with self._database.writing(doing) as connection:
             connection.execute(insert(PromotionRow), row)
+
+    def promotion(self, run_id: str, attempt: int) -> Evaluation | None:
+        """The final check of one attempt; None if there was none."""
+        which = PromotionRow.run_id == run_id, PromotionRow.attempt == attempt
+        with self._database.reading(f"reading a final check of run {run_id}") as connection:
+            found = connection.scalar(select(PromotionRow.evaluation).where(*which))
+        return None if found is None else evaluation_adapter.validate_python(found)
 
     def promotions(self, run_id: str) -> dict[int, Evaluation]:
         """The final check's evaluations, by attempt."""

@@ -21,6 +21,9 @@ class RunSummary(Frozen):
     problem: str
     strategy: str
     language: str
+    device: str | None = None
+    """The device that the run was judged on; None until the reference was measured."""
+
     attempts: int
     """Number of attempts finished so far."""
 
@@ -47,9 +50,9 @@ class RunSummary(Frozen):
 def read_summaries(connection: Connection) -> list[RunSummary]:
     """Every run, the newest first."""
     attempts, checks = read_attempts(connection), read_checks(connection)
-    query = select(RunRow.id, RunRow.body, RunRow.ended)
+    query = select(RunRow.id, RunRow.body, RunRow.ended, RunRow.reference)
     summaries = []
-    for run_id, body, ended in connection.execute(query.order_by(RunRow.number.desc())):
+    for run_id, body, ended, reference in connection.execute(query.order_by(RunRow.number.desc())):
         finished, checked = attempts[run_id], checks[run_id]
         best = best_of(finished, {attempt: check.speedup for attempt, check in checked.items()})
         measured = checked or {one.id: Check(one.latency_ms, one.speedup) for one in finished}
@@ -62,6 +65,7 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
                 problem=body["problem"]["name"],
                 strategy=config["strategy"]["name"],
                 language=config["language"],
+                device=reference and reference["device"]["name"],
                 attempts=len(finished),
                 budget_attempts=config["budget"]["attempts"],
                 correct=sum(one.works for one in finished),

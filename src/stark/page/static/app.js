@@ -1,5 +1,6 @@
 // The page: which screen an address means, what keys do, and when a screen is drawn again.
 
+import { screenPath } from "./address.js";
 import { attemptScreen } from "./attempt.js";
 import { benchScreen, benchesScreen } from "./bench.js";
 import { compareScreen } from "./compare.js";
@@ -29,7 +30,7 @@ let shown = 0;
 /** Draw the screen that the address names. */
 async function show() {
   const number = (shown += 1);
-  const path = location.hash.replace(/^#\/?/, "") || home();
+  const path = screenPath() || home();
   const [pattern, make] = SCREENS.find(([each]) => each.test(path)) ?? [/^/, unknown];
   let made;
   try {
@@ -38,11 +39,28 @@ async function show() {
     made = { title: "STARK", element: problem(error), failed: true };
   }
   if (number !== shown) return;
-  const moved = screen?.path !== path;
+  const moved = screen?.path !== path || entry !== entryOf();
   screen = { ...made, path };
   document.title = made.title === "STARK" ? "STARK" : `${made.title} · STARK`;
   content.replaceChildren(made.element);
-  if (moved) { window.scrollTo(0, 0); if (number > 1) content.focus({ preventScroll: true }); }
+  if (!moved) return;
+  entry = entryOf();
+  scrollBack(places.get(entry) ?? 0);
+  if (number > 1) content.focus({ preventScroll: true });
+}
+
+/** Where each entry of the history was scrolled to, so that going back returns there. */
+const places = new Map();
+let entry = null;
+function entryOf() {
+  if (!history.state?.entry) history.replaceState({ entry: crypto.getRandomValues(new Uint32Array(1))[0] }, "");
+  return history.state.entry;
+}
+
+/** Long lists are drawn in steps, so the place may not be there at once. */
+function scrollBack(y, tries = 20) {
+  window.scrollTo(0, y);
+  if (tries && y && Math.abs(window.scrollY - y) > 2) setTimeout(() => { if (entry === entryOf()) scrollBack(y, tries - 1); }, 30);
 }
 
 const home = () => (inOneFile ? `run/${encodeURIComponent(document.body.dataset.run)}` : "");
@@ -65,7 +83,7 @@ function bar() {
   const link = (hash, text) => h("a", { href: hash }, text);
   return [
     h("a", { class: "mark", href: "#/" }, "STARK"),
-    h("nav", { "aria-label": "Screens" }, inOneFile ? null : [link("#/", "Runs"), link("#/bench", "Benches"), link("#/devices", "Devices")]),
+    h("nav", { "aria-label": "Screens" }, inOneFile ? [link("#/", "Run"), link("#/devices", "Device")] : [link("#/", "Runs"), link("#/bench", "Benches"), link("#/devices", "Devices")]),
     live,
     h("button", { class: "plain", onclick: () => help.showModal(), "aria-label": "Keys" }, "?"),
     h("button", { class: "plain", onclick: turnTheme, "aria-label": "Light or dark" }, "◐"),
@@ -90,7 +108,7 @@ const KEYS = [
   ["j", "the next attempt", () => screen?.keys?.next?.()],
   ["k", "the previous attempt", () => screen?.keys?.previous?.()],
   ["p", "the parent", () => screen?.keys?.parent?.()],
-  ["c", "compare with the parent, or the run with another", () => screen?.keys?.compare?.()],
+  ["c", "compare with the parent", () => screen?.keys?.compare?.()],
   ["/", "filter", () => content.querySelector("input[type=search], select")?.focus()],
   ["t", "light or dark", turnTheme],
   ["?", "these keys", () => help.showModal()],
@@ -102,7 +120,7 @@ const help = h("dialog", { "aria-label": "Keys" }, h("h2", null, "Keys"),
   h("form", { method: "dialog" }, h("button", null, "Close")));
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), select, textarea, dialog")) return;
   const found = KEYS.find(([key]) => key === event.key);
   if (found) { event.preventDefault(); found[2](); }
 });
@@ -115,6 +133,8 @@ takeToken();
 document.getElementById("bar").replaceChildren(...bar());
 document.getElementById("bar").after(trouble);
 document.body.append(help);
+history.scrollRestoration = "manual";
+window.addEventListener("scroll", () => { if (entry === history.state?.entry) places.set(entry, window.scrollY); }, { passive: true });
 window.addEventListener("hashchange", show);
-follow(heard, (alive) => { live.className = `live ${alive ? "on" : "off"}`; live.textContent = alive ? "live" : "reconnecting"; });
+follow(heard, (alive) => { live.className = alive ? "live on" : "live off"; live.textContent = alive ? "" : "reconnecting"; });
 show();

@@ -2,29 +2,37 @@
 
 import { bars } from "./charts.js";
 import { sideBySide, source } from "./code.js";
-import { box, brief, facts, h, section, table, visible } from "./dom.js";
+import { box, brief, facts, h, section, table, visible, wholeIdea } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
 import { badge } from "./status.js";
+import { precisionTerm } from "./terms.js";
+import { versusText } from "./versus.js";
 
 export async function attemptScreen(id, number) {
   const [run, attempt] = await Promise.all([read(runPath(id)), read(attemptPath(id, number))]);
+  const parent = run.attempts.find((one) => one.attempt === attempt.parent);
   const to = (other) => `#/run/${encodeURIComponent(id)}/${other}`;
   const place = run.attempts.findIndex((one) => one.attempt === attempt.attempt);
   const [previous, next] = [run.attempts[place - 1]?.attempt, run.attempts[place + 1]?.attempt];
   const go = (other) => () => { if (other) location.hash = to(other); };
-  const compare = () => { location.hash = `#/compare/${encodeURIComponent(id)}/${attempt.parent || run.best}/${encodeURIComponent(id)}/${attempt.attempt}`; };
+  const against = (other) => `#/compare/${encodeURIComponent(id)}/${other}/${encodeURIComponent(id)}/${attempt.attempt}`;
+  const compare = attempt.parent ? () => { location.hash = against(attempt.parent); } : undefined;
+  const others = run.attempts.filter((one) => one.attempt !== attempt.attempt);
+  const pick = h("select", { "aria-label": "Compare with another attempt", onchange: () => { location.hash = against(pick.value); } },
+    h("option", { value: "" }, "compare with …"), others.map((one) => h("option", { value: one.attempt }, `attempt ${one.attempt}${one.attempt === run.best ? " ★" : ""}${one.figures ? `, ${one.figures.latency}` : ""}`)));
   return {
     title: `Attempt ${number} of ${run.run.problem.name}`,
     element: h("div", null,
       h("p", { class: "crumbs" }, inOneFile ? null : [h("a", { href: "#/" }, "Runs"), " / "], h("a", { href: `#/run/${encodeURIComponent(id)}` }, run.run.id), ` / attempt ${number}`,
         h("span", { class: "steps" }, previous && h("a", { href: to(previous) }, `← ${previous}`), next && h("a", { href: to(next) }, `${next} →`))),
-      h("h1", null, h("span", { class: "number-of" }, number), visible(attempt.title ?? attempt.idea) || `Attempt ${number}`),
-      h("p", { class: "lineage" }, badge(attempt.attempt === run.best ? "best" : attempt.status), ` ${attempt.action === "debug" ? "repairs" : "improves"} `,
+      h("h1", null, h("span", { class: "number-of" }, number), visible(attempt.title && attempt.action !== "debug" ? wholeIdea({ ...attempt, idea: attempt.title }, 100) : attempt.idea) || `Attempt ${number}`),
+      h("p", { class: "lineage" }, badge(attempt.attempt === run.best ? "best" : attempt.status), attempt.action === "debug" ? " · a repair of " : " · made from ",
         attempt.parent ? h("a", { href: to(attempt.parent) }, `attempt ${attempt.parent}`) : "the reference",
+        `, by the ${attempt.role} role`,
         attempt.children.length ? [", continued by ", attempt.children.map((child, at) => [at ? ", " : "", h("a", { href: to(child) }, child)])] : "",
-        attempt.duplicate_of ? [", same source as ", h("a", { href: to(attempt.duplicate_of) }, attempt.duplicate_of)] : "",
-        `, written by the ${attempt.role} role`),
-      result(attempt, gained(attempt, run)),
+        attempt.duplicate_of ? [", same source as ", h("a", { href: to(attempt.duplicate_of) }, attempt.duplicate_of)] : ""),
+      others.length ? h("div", { class: "tools" }, attempt.parent ? h("a", { class: "button", href: against(attempt.parent) }, "Compare with parent") : null, pick) : null,
+      result(attempt, gained(attempt, parent, run)),
       plan(attempt),
       changed(attempt),
       section("Evidence", evidence(attempt)),
@@ -34,11 +42,13 @@ export async function attemptScreen(id, number) {
   };
 }
 
-/** The gain over the parent, from the two speedups over the reference. */
-function gained(attempt, run) {
-  const parent = run.attempts.find((one) => one.attempt === attempt.parent);
-  if (!attempt.speedups.eager || !parent?.speedups.eager) return null;
-  return `${(attempt.speedups.eager.ratio / parent.speedups.eager.ratio).toFixed(2)}× the speed of attempt ${parent.attempt} (${parent.figures.latency})`;
+/** The gain over the parent, from figures of one kind: both of the final check, or both of the search. */
+function gained(attempt, parent, run) {
+  if (!parent) return null;
+  const name = `attempt ${parent.attempt}`;
+  const [mine, theirs] = [attempt.check?.summary, run.final_checks[parent.attempt]];
+  if (mine) return theirs?.figures ? versusText(mine, theirs, name) : null;
+  return versusText(attempt.search.summary, parent, name);
 }
 
 function result(attempt, gain) {
@@ -52,20 +62,24 @@ function result(attempt, gain) {
     h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${attempt.figures.speedups.eager.replace("x", "×")} vs eager.` : ""),
     h("dl", { class: "figures" },
       figure("time of a call", shown.figures.latency, gain),
-      Object.entries(shown.figures.speedups).map(([name, text]) => { const [factor, ...rest] = text.replace("x", "×").split(/(?<=×)[ ,]+/); return figure(`vs ${name}`, factor, rest.join(" ")); }),
-      figure("roofline", shown.figures.roofline),
-      figure("error", shown.figures.error, `meets ${shown.figures.meets}; allowed ${shown.accuracy.budget.toExponential(0)}`),
+      Object.entries(shown.figures.speedups).map(([name, text]) => { const [factor, ...rest] = text.replace("x", "×").split(/(?<=×)[ ,]+/); return figure(`vs ${name}`, factor, [rest.join(" "), name === "eager" && shown.figures.eager_then].filter(Boolean).join("; ")); }),
+      shown.roofline_fraction === null ? figure("roofline", h("small", null, shown.figures.roofline_why.replace("roofline ", ""))) : figure("roofline", shown.figures.roofline),
+      figure("error", shown.figures.error, [`reference ${tiny(shown.accuracy.reference_relative_rms)}, allowed ${tiny(shown.accuracy.budget)}`, h("br"),
+        precisionTerm(shown.figures.meets === "not recorded" ? `class ${shown.accuracy.precision}` : `class ${shown.accuracy.precision}, meets ${shown.figures.meets}`)]),
       shown.bottleneck && figure("bottleneck", shown.bottleneck.kind, shown.bottleneck.text.replace(/^[\w -]+: /, ""))),
     Object.keys(shown.cases).length ? table(["case", "weight", "time", "vs eager", "roofline", "error"],
       Object.entries(shown.cases).map(([name, one]) => [name, one.weight, one.figures.latency, one.figures.speedups.eager, one.figures.roofline, one.figures.error]), [1, 2, 3, 4, 5]) : null);
 }
+
+/** A small number as Python shows it: `2e-05`. */
+const tiny = (value) => (value >= 1e-4 ? String(Number(value.toPrecision(2))) : value ? value.toExponential(1).replace(".0e", "e").replace(/([+-])(\d)$/, "$10$2") : "0");
 
 function plan(attempt) {
   const made = attempt.node.plan;
   if (!made) return null;
   const inherited = attempt.action === "debug";
   const title = inherited ? `Plan of attempt ${attempt.parent}, which this repairs` : `Plan: ${made.action === "edit" ? "edit the parent" : "rewrite the file"}`;
-  return section(title, h("div", { class: "plan" },
+  return section(title, h("div", { class: attempt.anchored ? "plan" : "plan alone" },
     h("div", { class: "prose" }, brief(made.strategy).split(/\n{2,}/).map((part) => h("p", null, part))),
     attempt.anchored ? source(attempt.before, made.anchors)
       : made.anchors.length ? facts(made.anchors.map((anchor) => [anchor.name, anchor.instruction])) : null));
@@ -82,9 +96,10 @@ function changed(attempt) {
 
 function evidence(attempt) {
   const parts = [["Search", attempt.search], ["Final check", attempt.check]].filter(([, one]) => one);
+  const shown = attempt.check ?? attempt.search; // whose failure is told above
   return h("div", { class: "columns" }, parts.map(([name, judged]) => h("div", null,
     parts.length > 1 ? h("h3", null, name) : null,
-    facts([["status", judged.summary.status.replaceAll("_", " ")], ...judged.facts]),
+    facts([["status", judged.summary.status.replaceAll("_", " ")], ...judged.facts.filter(([fact]) => fact !== "evidence" || judged !== shown)]),
     judged.output.trim() ? [h("h3", null, "Output"), box(judged.output.trim())] : null)));
 }
 

@@ -28,65 +28,72 @@ export const fitting = (most) => Math.max(280, Math.min(most, document.documentE
 
 export const times = (value) => `${short(value)}×`;
 
-/** The best speedup after each attempt, and every attempt with its interval. Several runs can share a picture. */
+/** `2.00x [1.98, 2.02]` without its interval, as `2.00×`. */
+export const factorText = (text) => text.split(/[ ,]/)[0].replace("x", "×");
+
+/** Every attempt with its interval, and the best so far among those that can be ranked. Several runs can share a picture. */
 export function course(runs, { width = fitting(640), height = 260 } = {}) {
-  const all = runs.map((run) => measuredInOrder(run));
-  const most = Math.max(2, ...all.map((points) => points.length), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
-  const ends = all.flat().filter(Boolean).filter((one) => !noisy(one)).flatMap((one) => [one.low, one.high]);
-  const middles = all.flat().filter(Boolean).map((one) => one.ratio);
+  const all = runs.flatMap((run) => run.attempts.flatMap((one) => one.speedups.eager ?? []));
+  const most = Math.max(2, ...runs.flatMap((run) => run.attempts.map((one) => one.attempt)), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
+  const ends = all.filter((one) => !noisy(one)).flatMap((one) => [one.low, one.high]);
+  const middles = all.map((one) => one.ratio);
   const low = Math.min(0.9, ...middles, ...ends) / 1.06;
   const high = Math.max(1.5, ...middles, ...ends) * 1.08;
   const [left, right, top, bottom] = [46, width - 10, 10, height - 40];
   const y = logScale(low, high, bottom, top);
-  const x = linearScale(0, most, left + 6, right);
-  return picture(width, height, "Speedup of each attempt, and the best so far",
-    leftAxis(y, left, right, times),
-    bottomAxis(x, bottom, short),
-    s("text", { class: "label", x: right, y: height - 4, "text-anchor": "end" }, "attempts finished"),
-    s("line", { class: "one", x1: left, x2: right, y1: y.place(1), y2: y.place(1) }),
-    runs.map((run, number) => lineOf(run, all[number], x, y, bottom, number, runs)));
+  const x = attemptScale(most, left, right);
+  return [
+    picture(width, height, "Speedup of each attempt, and the best so far",
+      leftAxis(y, left, right, times),
+      bottomAxis(x, bottom, (value) => (value === 0 ? "eager" : short(value))),
+      s("text", { class: "label", x: right, y: height - 4, "text-anchor": "end" }, "attempt"),
+      s("line", { class: "one", x1: left, x2: right, y1: y.place(1), y2: y.place(1) }),
+      runs.map((run, number) => lineOf(run, x, y, bottom, number, runs))),
+    runs.length === 1 ? h("p", { class: "legend" },
+      h("span", { class: "key line" }), "best so far", all.some(noisy) ? [h("span", { class: "key dashed" }), "too noisy to rank; the line leaves it out"] : null) : null,
+  ];
 }
 
-function measuredInOrder(run) {
-  const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
-  return run.finished.map((id) => byId.get(id)?.speedups.eager ?? null);
-}
+/** The place of an attempt, the same in all pictures of a run; 0 is eager mode. */
+export const attemptScale = (most, left, right) => linearScale(0, most, left + 14, right - 10);
 
 const noisy = (speedup) => speedup.low <= 0 || speedup.high / speedup.low > 2;
 
-function lineOf(run, points, x, y, bottom, number, runs) {
-  const byId = new Map(run.attempts.map((attempt) => [attempt.attempt, attempt]));
+function lineOf(run, x, y, bottom, number, runs) {
   const clamp = (value) => Math.max(Math.min(y.place(Math.max(value, 1e-6)), bottom), 6);
+  const refuted = (one) => (run.final_checks[one.duplicate_of ?? one.attempt]?.status ?? "correct") !== "correct";
   let path = `M${x.place(0)} ${y.place(1)}`;
-  let last = 1;
-  run.course.forEach((best, place) => {
-    const ratio = best === null ? 1 : byId.get(best).speedups.eager.ratio;
-    path += `H${x.place(place + 1)}`;
-    if (ratio !== last) path += `V${y.place(ratio)}`;
-    last = ratio;
-  });
+  let best = 0;
+  for (const one of run.attempts) {
+    const found = one.speedups.eager;
+    if (!found || noisy(found) || refuted(one) || found.ratio <= best) continue;
+    path += `H${x.place(one.attempt)}V${y.place(found.ratio)}`;
+    best = found.ratio;
+  }
+  path += `H${x.place(run.attempts.at(-1)?.attempt ?? 0)}`;
   return s("g", { class: `series series-${number}${runs.length > 1 ? " several" : ""}` },
     s("path", { class: "course", d: path }),
-    points.length > MANY ? crowd(points, x, y, bottom) : points.map((speedup, place) => {
-      const id = run.finished[place];
-      const attempt = byId.get(id);
-      const link = { href: `#/run/${encodeURIComponent(run.run.id)}/${id}`, tabindex: -1, "aria-label": `attempt ${id}` };
-      const at = x.place(place + 1);
-      if (speedup === null) return s("a", link, s("title", null, `attempt ${id}: ${words(attempt.status)}`), sign(attempt.status, at, bottom - 6));
+    run.attempts.length > MANY ? crowd(run.attempts, x, y, bottom) : run.attempts.map((one) => {
+      const link = { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}`, tabindex: -1, "aria-label": `attempt ${one.attempt}` };
+      const at = x.place(one.attempt);
+      const speedup = one.speedups.eager;
+      if (!speedup) return s("a", link, s("title", null, `attempt ${one.attempt}: ${words(one.status)}`), sign(one.status, at, bottom - 6));
+      const kind = one.attempt === run.best ? "best" : "correct";
       return s("a", link,
-        s("title", null, `attempt ${id}: ${attempt.figures.speedups.eager} vs eager. ${attempt.idea}`),
+        s("title", null, `attempt ${one.attempt}: ${one.figures.speedups.eager} vs eager. ${one.idea}`),
         s("line", { class: noisy(speedup) ? "interval noisy" : "interval", x1: at, x2: at, y1: clamp(speedup.low), y2: clamp(speedup.high) }),
-        sign(id === run.best ? "best" : "correct", at, y.place(speedup.ratio)));
+        s("g", { class: noisy(speedup) ? "pale" : null }, sign(kind, at, y.place(speedup.ratio))));
     }));
 }
 
 const MANY = 120;
 
 /** So many attempts that their intervals would hide each other: small dots, and ticks for failures. */
-function crowd(points, x, y, bottom) {
-  return points.map((speedup, place) => {
-    const at = x.place(place + 1);
-    if (speedup === null) return s("line", { class: "tick-failed", x1: at, x2: at, y1: bottom - 5, y2: bottom });
+function crowd(attempts, x, y, bottom) {
+  return attempts.map((one) => {
+    const at = x.place(one.attempt);
+    const speedup = one.speedups.eager;
+    if (!speedup) return s("line", { class: "tick-failed", x1: at, x2: at, y1: bottom - 5, y2: bottom });
     return s("circle", { class: noisy(speedup) ? "crowd noisy" : "crowd", cx: at, cy: y.place(speedup.ratio), r: 1.7 });
   });
 }
@@ -95,7 +102,7 @@ function crowd(points, x, y, bottom) {
 export function against(claims) {
   const [rowHeight, left] = [30, 104];
   const width = fitting(460);
-  const right = width - 140;
+  const right = width - 160;
   const ends = claims.flatMap(({ speedup }) => [speedup.ratio, Math.max(speedup.low, speedup.ratio / 4), Math.min(speedup.high, speedup.ratio * 4)]);
   const x = logScale(Math.min(0.8, ...ends) / 1.05, Math.max(1.25, ...ends) * 1.05, left, right);
   const height = claims.length * rowHeight + 22;
@@ -110,9 +117,12 @@ export function against(claims) {
         s("line", { class: "interval", x1: clamp(claim.speedup.low), x2: clamp(claim.speedup.high), y1: y, y2: y }),
         s("circle", { cx: x.place(claim.speedup.ratio), cy: y, r: 5 }),
         s("text", { class: "value", x: right + 12, y: y + 4 }, claim.factor.replace("x", "×")),
-        s("text", { class: "meaning", x: right + 82, y: y + 4 }, { noisy: "noisy", same: "equal", slower: "slower", faster: "" }[claim.meaning]));
+        s("text", { class: "meaning", x: right + 66, y: y + 4 }, claim.meaning === "noisy" ? "too noisy" : interval(claim.text)));
     }));
 }
+
+/** The interval in a text such as `2.00x vs eager [1.98, 2.02]`. */
+const interval = (text) => text.match(/\[([^\]]+)\]/)?.[1].replace(", ", " to ") ?? "";
 
 const NAMES = { eager: "eager", compile: "compile", "max-autotune": "max-autotune" };
 export const named = (reference) => NAMES[reference] ?? reference;

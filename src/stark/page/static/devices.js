@@ -1,23 +1,24 @@
 // Devices that runs were judged on, and what waits for models and judges.
 
 import { h, section, table } from "./dom.js";
-import { read } from "./source.js";
+import { inOneFile, read } from "./source.js";
 
 export async function devicesScreen() {
   const body = h("div");
   const draw = async () => {
     const found = await read("devices");
     body.replaceChildren(
-      ...found.devices.map((device) => section(device.name,
+      ...found.devices.map((device) => section(device.device.name,
+        h("p", { class: "quiet" }, Object.entries(device.versions).map(([name, version]) => `${name} ${version}`).join(", "), ". Limits as its newest run measured them."),
         h("div", { class: "columns" },
           h("ul", { class: "notes" }, device.facts.map((fact) => h("li", null, fact)), h("li", null, `executor ${device.executors.join(", ")}`)),
-          h("div", null, h("h3", null, "In flight"), queue(device.queue),
-            h("details", null, h("summary", null, `${device.runs.length} runs`), h("ul", { class: "names" }, device.runs.map((id) => h("li", null, runLink(id))))))))),
+          h("div", null, inOneFile ? null : [h("h3", null, "In flight"), queue(device.queue)],
+            h("details", null, h("summary", null, device.runs.length === 1 ? "1 run" : `${device.runs.length} runs`), h("ul", { class: "names" }, device.runs.map((id) => h("li", null, runLink(id))))))))),
       ...(found.unplaced.length ? [section("Device not measured yet", queue(found.unplaced))] : []),
       ...(found.devices.length ? [] : [h("p", null, "No run has measured a device yet.")]));
   };
   await draw();
-  return { title: "Devices", element: h("div", null, h("h1", null, "Devices and queues"), body), concerns: () => true, update: draw };
+  return { title: "Devices", element: h("div", null, h("h1", null, inOneFile ? "Device" : "Devices and queues"), body), concerns: () => true, update: draw };
 }
 
 const runLink = (id) => h("a", { href: `#/run/${encodeURIComponent(id)}` }, id);

@@ -77,6 +77,14 @@ export function facts(pairs) {
   ]));
 }
 
+/** An attempt's idea; where its title was cut, as much of the strategy that it was cut from as has room. */
+export function wholeIdea(one, most = 200) {
+  if (!one.title?.endsWith("…") || !one.strategy) return one.idea;
+  const line = one.strategy.trim().split("\n")[0].replace(/[*`]+/g, "");
+  const sentence = line.split(/(?<!\be\.g|\bi\.e)[.!?](?=\s)/)[0].replace(/\.$/, "");
+  return one.idea.replace(one.title, sentence.length > most ? `${sentence.slice(0, most).replace(/\s+\S*$/, "")}…` : sentence);
+}
+
 /** A titled part of a screen. */
 export function section(title, ...children) {
   const id = `part-${title.toLowerCase().replace(/\W+/g, "-")}`;
@@ -88,7 +96,7 @@ export function table(columns, rows, numbers = []) {
   const wide = (place) => (columns[place] === "idea" ? "idea" : null);
   const cell = (kind, content, place) =>
     h(kind, { class: numbers.includes(place) ? "number" : wide(place), scope: kind === "th" ? "col" : null }, content);
-  return h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Table: ${columns.filter(Boolean).join(", ")}` }, h("table", null,
+  return h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Table: ${columns.map((name) => name.textContent ?? name).filter(Boolean).join(", ")}` }, h("table", null,
     h("thead", null, h("tr", null, columns.map((name, place) => cell(name ? "th" : "td", name, place)))),
     h("tbody", null, rows.map((row) => h("tr", null, row.map((content, place) => cell("td", content, place)))))));
 }

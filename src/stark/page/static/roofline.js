@@ -1,26 +1,24 @@
 // The roofline: what the device allows at each intensity, and where the attempts stand below it.
 
-import { bottomAxis, fitting, leftAxis, picture } from "./charts.js";
+import { attemptScale, bottomAxis, fitting, leftAxis, picture } from "./charts.js";
 import { h, s } from "./dom.js";
-import { linearScale, logScale, short } from "./scales.js";
+import { logScale, short } from "./scales.js";
 import { sign } from "./status.js";
 
 export function roofline(run) {
   const roof = run.roofline;
-  const best = roof.points.find((point) => point.attempt === run.best);
   const words = roof.peak_tflop_s === null
     ? `Without matrix products, only memory bounds this problem: ${roof.gb_s.toFixed(0)} GB/s.`
     : `${short(roof.flop_per_byte)} FLOP per byte: ${roof.bound}-bound. Memory ${roof.gb_s.toFixed(0)} GB/s; ${roof.arithmetic} ${short(roof.peak_tflop_s)} TFLOP/s.`;
   return [
-    h("p", { class: "quiet" }, `${roof.device}, ${roof.dtypes.join(", ")}${roof.case ? `, case ${roof.case}` : ""}. ${words}`,
-      best && best.share > 1.05 ? " The best kernel is faster than the roofline, so the roofline is no bound for it: its data stays in a cache, it does less arithmetic, or a measurement is off." : ""),
+    h("p", { class: "quiet" }, `As the search measured them. ${roof.device}, ${roof.dtypes.join(", ")}${roof.case ? `, case ${roof.case}` : ""}. ${words}`),
     h("div", { class: "pair-of-pictures" }, roof.peak_tflop_s === null ? null : plane(run, roof), shares(run, roof)),
   ];
 }
 
 /** Rate over intensity, both logarithmic, with a roof for each arithmetic. */
 function plane(run, roof) {
-  const [width, height, left, top, bottom] = [fitting(560), 320, 56, 12, 270];
+  const [width, height, left, top, bottom] = [fitting(640), 320, 56, 12, 270];
   const right = width - 12;
   const peaks = { ...roof.peaks_tflop_s };
   const rates = [...Object.values(peaks), roof.peak_tflop_s, ...roof.points.map((point) => point.tflop_s)];
@@ -53,11 +51,12 @@ const invert = (scale, at) => {
 
 /** How close each attempt is to the roofline, in the order of the attempts. */
 function shares(run, roof) {
-  const [width, height, left, top, bottom] = [fitting(560), 320, 56, 12, 270];
+  const [width, height, left, top, bottom] = [fitting(640), 320, 56, 12, 270];
   const right = width - 12;
   const found = roof.points.map((point) => point.share);
   const y = logScale(Math.min(...found, 0.5) / 1.3, Math.max(...found, 1) * 1.25, bottom, top);
-  const x = linearScale(0, Math.max(...roof.points.map((point) => point.attempt), 1), left + 14, right - 10);
+  const most = Math.max(2, ...run.attempts.map((one) => one.attempt), Math.min(run.run.config.budget.attempts, 60));
+  const x = attemptScale(most, left, right);
   const at = (point) => [x.place(point.attempt), y.place(point.share)];
   return picture(width, height, "Share of the roofline, by attempt",
     leftAxis(y, left, right, (value) => `${short(value * 100)} %`),

@@ -6,6 +6,7 @@ import { brief, facts, h, section, table, visible } from "./dom.js";
 import { roofline } from "./roofline.js";
 import { inOneFile, read, readAgain, runPath } from "./source.js";
 import { badge } from "./status.js";
+import { precisionTerm } from "./terms.js";
 import { tree } from "./tree.js";
 
 const VERDICTS = {
@@ -26,12 +27,12 @@ export async function runScreen(id) {
     title.replaceChildren(...titleOf(run));
     head.replaceChildren(
       h("div", { class: "card" }, achieved(run)),
-      h("div", { class: "card" }, h("h2", null, "Speedup vs eager, by attempt"), course([run])),
+      h("div", { class: "card" }, h("h2", null, "Speedup vs eager, as the search measured it"), ...course([run]).filter(Boolean)),
       h("div", { class: "card across" }, figures(run)),
       ...warnings(run));
     side.replaceChildren(leaderboard(run), happenings(run));
     roof.replaceChildren(...[run.roofline && section("Roofline", ...roofline(run))].filter(Boolean));
-    below.replaceChildren(section("Spending", ...spending(run)), section("Setting", facts(run.facts.filter(([name]) => name))));
+    below.replaceChildren(section("Spending", ...spending(run)), section("Setting", facts(settings(run))));
   }
 
   draw();
@@ -48,17 +49,22 @@ export async function runScreen(id) {
 function titleOf(run) {
   const config = run.run.config;
   const device = run.reference?.device.name;
+  const models = [...new Set(Object.values(config.models).map((one) => one.model))].join(", ");
   return [
     inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
     h("h1", null, visible(run.run.problem.name)),
-    h("p", { class: "quiet" }, [config.strategy.name, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
-      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : run.headline.time && badge("unusable", "not ended"),
+    h("p", { class: "quiet" }, [config.strategy.name, models, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
+      run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : !run.headline.over && badge("unusable", "not ended"),
       " ", inOneFile || run.pending.length ? null : resumeButton(run.run.id)),
   ].filter(Boolean);
 }
 
+/** The configuration; warnings are above, and eager's time is beside the kernel's, where it was measured. */
+const settings = (run) => run.facts.filter(([name]) => name && name !== "warning" && !(name === "reference" && run.headline.claims.length));
+
 /** A final check can pass a kernel whose gain the measurements do not show. */
-function verdict({ outcome, claims: [first] }) {
+function verdict({ outcome, over, claims: [first] }) {
+  if (over && outcome === "unconfirmed") return ["unusable", "No final check"];
   if (outcome !== "confirmed" || first.meaning === "faster") return VERDICTS[outcome];
   return ["unusable", first.meaning === "slower" ? "Correct, but slower" : "Correct, gain not shown"];
 }
@@ -84,21 +90,29 @@ export function figures(run) {
   const line = run.headline;
   return h("dl", { class: "figures" }, [
 
-      line.latency && ["time of a call", [line.latency, h("small", null, `eager: ${line.claims[0].reference_latency}`)]],
+      line.latency && ["time of a call", [line.latency, h("small", null, `eager ${line.claims[0].reference_latency}, beside it in the ${line.outcome === "confirmed" ? "final check" : "search"}`)]],
       line.roofline && ["roofline", shortened(line.roofline)],
-      line.accuracy && ["precision", [line.precision, h("small", null, line.accuracy)]],
-      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} calls`, line.time].filter(Boolean).join(", "))]],
+      line.accuracy && ["error", errorOf(line)],
+      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} calls`, line.time && line.time !== "0:00" ? `${line.time} in all` : null].filter(Boolean).join(", "))]],
       ["attempts", [String(run.attempts.length), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
   ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 
+/** The error beside the reference's own and the allowed one; the class is explained on request. */
+function errorOf(line) {
+  const [, error, reference, allowed, meets] = line.accuracy.match(/^error (\S+) \(reference (\S+), allowed ([^;]+?)(?:; meets (.+))?\)$/) ?? [null, line.accuracy];
+  if (!reference) return error;
+  return [error, h("small", null, `reference ${reference}, allowed ${allowed}`), h("small", null, precisionTerm(meets ? `class ${line.precision}, meets ${meets}` : `class ${line.precision}`))];
+}
+
 /** What a reader must know before the figures, such as a problem that a constant would solve. */
 function warnings(run) {
-  const found = run.facts.filter(([name]) => name === "warning").map(([, text]) => text);
+  const found = run.headline.warnings;
   return found.length ? [h("ul", { class: "warnings across" }, found.map((text) => h("li", null, visible(text))))] : [];
 }
 
 function shortened(text) {
+  if (text.startsWith("roofline unknown")) return h("small", null, "unknown, see the warning");
   const found = text.match(/^([^(]*?) ?\((.*)\)$/);
   return found ? [found[1].replace(" of the roofline", ""), h("small", null, found[2])] : [h("small", null, text)];
 }
@@ -114,13 +128,13 @@ function leaderboard(run) {
     visible(one.idea), one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, meets(one) ? `${one.figures.error} · ${meets(one)}` : one.figures.error,
   ]);
   return section("Leaderboard",
-    table(["", "attempt", "idea", "time", "vs eager", "roofline", shown.some(meets) ? "error, meets" : "error"], rows, [3, 4, 5, 6]),
-    h("p", { class: "quiet" }, "As the search measured them. ", brief(run.standing.join(". "), 300)));
+    table(["", "attempt", "idea", "time", "vs eager", "roofline", precisionTerm(shown.some(meets) ? "error, meets" : "error")], rows, [3, 4, 5, 6]),
+    h("p", { class: "quiet" }, "As the search measured them. ", brief(run.standing.join(". "), 600)));
 }
 
 function happenings(run) {
   const item = (one) => h("li", null,
-    badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
+    badge(one.status, ""), h("span", { class: "when", title: "active time of the run" }, one.time ?? ""),
     h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", visible(one.text)));
   return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)));
 }

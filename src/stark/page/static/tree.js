@@ -1,6 +1,7 @@
 // The tree of attempts: a row per attempt, with its branch drawn on the left. Arrow keys move, fold and unfold.
 
-import { h, reconcile, s, visible } from "./dom.js";
+import { chosenIn, keepChoice } from "./address.js";
+import { h, reconcile, s, visible, wholeIdea } from "./dom.js";
 import { whisker } from "./charts.js";
 import { logScale } from "./scales.js";
 import { sign, words } from "./status.js";
@@ -11,23 +12,36 @@ const FIRST = 60;
 /** Lines reach over the row, which may be taller on a narrow screen and cuts them off. */
 const OVER = 12;
 
+const KINDS = [["all", "all attempts"], ["best", "path to the best"], ["correct", "correct"], ["failed", "failed"]];
+
+/** The two attempts that a comparison begins with: the best one, or the first, and the one that it came from or the next best. */
+function twoOf(run) {
+  const best = run.best ?? run.attempts[0]?.attempt;
+  const parent = run.attempts.find((one) => one.attempt === best)?.parent;
+  const other = parent || [...run.leaders, ...run.attempts.map((one) => one.attempt)].find((one) => one !== best);
+  return [other, other && best];
+}
+
 /** The tree of a run, which `update(run)` redraws. */
 export function tree(first) {
   const folded = new Set();
   let run = first;
-  let kind = "all";
+  let kind = KINDS.some(([name]) => name === chosenIn("show")) ? chosenIn("show") : "all";
   let most = FIRST;
   const rows = h("div", { role: "tree", class: "tree", "aria-label": "Attempts", onkeydown: (event) => move(event, folded, draw) });
   const count = h("span", { class: "quiet" });
-  const filter = h("select", { "aria-label": "Which attempts", onchange: () => { kind = filter.value; draw(); } },
-    [["all", "all attempts"], ["best", "path to the best"], ["correct", "correct"], ["failed", "failed"]]
-      .map(([value, text]) => h("option", { value }, text)));
+  const filter = h("select", { "aria-label": "Which attempts", onchange: () => { kind = filter.value; keepChoice("show", kind === "all" ? "" : kind); draw(); } },
+    KINDS.map(([value, text]) => h("option", { value, selected: value === kind }, text)));
+  const compare = h("a", { class: "button" }, "Compare two attempts");
 
   function draw() {
-    const { shown, total } = layout(run, folded, kind);
-    count.textContent = shown.length === total ? `${total} attempts` : `${shown.length} of ${total} attempts`;
-    reconcile(rows, shown.slice(0, most), (row) => row.id, (row) => rowOf(row, run.run.id));
-    if (shown.length > most) {
+    const { rows: visibleRows, total } = layout(run, folded, kind);
+    const [a, b] = twoOf(run);
+    compare.hidden = b === undefined;
+    compare.href = `#/compare/${encodeURIComponent(run.run.id)}/${a}/${encodeURIComponent(run.run.id)}/${b}`;
+    count.textContent = visibleRows.length === total ? `${total} attempts` : `${visibleRows.length} of ${total} attempts`;
+    reconcile(rows, visibleRows.slice(0, most), (row) => row.id, (row) => rowOf(row, run.run.id));
+    if (visibleRows.length > most) {
       most *= 4;
       setTimeout(draw, 30);
     }
@@ -37,7 +51,7 @@ export function tree(first) {
 
   draw();
   return {
-    element: h("div", null, h("div", { class: "tools" }, filter, count), rows),
+    element: h("div", null, h("div", { class: "tools" }, filter, compare, count), rows),
     update: (next) => { run = next; draw(); },
   };
 }
@@ -55,18 +69,18 @@ function layout(run, folded, kind) {
   }
   const extent = [0.7, 1.4, ...attempts.flatMap((one) => one.speedups.eager?.ratio ?? [])];
   const [low, high] = [Math.min(...extent) / 1.15, Math.max(...extent) * 1.15];
-  const shown = [];
+  const found = [];
   const visit = (parent, level, lines) => {
     const below = (children.get(parent) ?? []).sort((a, b) => a.attempt - b.attempt);
     below.forEach((one, place) => {
       const last = place === below.length - 1;
       const leaf = !children.has(one.attempt);
-      shown.push(asRow(one, run, { level, lines, last, leaf, folded: folded.has(one.attempt), low, high }));
+      found.push(asRow(one, run, { level, lines, last, leaf, folded: folded.has(one.attempt), low, high }));
       if (!folded.has(one.attempt)) visit(one.attempt, level + 1, [...lines, !last]);
     });
   };
   visit(0, 1, []);
-  return { shown, total: attempts.length };
+  return { rows: found, total: attempts.length };
 }
 
 function filtered(attempts, run, kind) {
@@ -89,17 +103,18 @@ function asRow(one, run, place) {
     state: one.status,
     refuted: one.attempt in run.final_checks && run.final_checks[one.attempt].status !== "correct",
     checked: one.attempt in run.final_checks,
+    gained: showsGain(run.final_checks[one.attempt]?.speedups.eager),
     tied: run.group.includes(one.attempt) && run.group.length > 1,
     role: one.role,
-    idea: one.status === "correct" || one.duplicate_of ? whole(one) : [one.action === "debug" ? `${one.idea}; ` : "", one.reason ?? one.idea].join(""),
+    idea: one.status === "correct" || one.duplicate_of ? wholeIdea(one) : [one.action === "debug" ? `${one.idea}; ` : "", one.reason ?? one.idea].join(""),
     latency: one.figures?.latency ?? "",
     speedup: one.figures?.speedups.eager ?? "",
     eager: one.speedups.eager ?? null,
   };
 }
 
-/** The idea; where its title was cut, the beginning of the strategy that it was cut from. */
-const whole = (one) => (one.title?.endsWith("…") ? one.idea.replace(one.title, one.strategy.trim().split("\n")[0].replace(/[*`]+/g, "").slice(0, 200)) : one.idea);
+/** Whether a final check showed a gain; it can also pass a kernel that is no faster. */
+const showsGain = (speedup) => Boolean(speedup && speedup.low > 1 && speedup.high / speedup.low <= 2);
 
 function rowOf(row, run) {
   const note = row.refuted ? " refuted by the final check" : row.checked ? " passed the final check" : "";
@@ -112,7 +127,7 @@ function rowOf(row, run) {
     branch(row),
     h("span", { class: "id" }, row.id),
     h("span", { class: "idea" }, row.folded ? h("span", { class: "fold" }, "folded ") : null, visible(row.idea ?? "")),
-    h("span", { class: `state ${row.state}` }, row.status === "running" ? row.role : words(row.state), row.refuted ? " · refuted" : row.checked ? " · confirmed" : row.tied ? " · tied" : ""),
+    h("span", { class: `state ${row.state}` }, row.status === "running" ? row.role : words(row.state), row.refuted ? " · refuted" : row.checked ? (row.gained ? " · confirmed" : " · checked") : row.tied ? " · tied" : ""),
     h("span", { class: "latency" }, row.latency),
     whisker(row.eager, logScale(row.low, row.high, 6, 114)),
     h("span", { class: "speedup" }, row.speedup.replace("x", "×")));
