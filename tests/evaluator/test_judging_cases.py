@@ -72,7 +72,7 @@ async def test_a_candidate_that_is_right_in_both_cases_is_measured_in_both(
 
     assert isinstance(found, Correct), found
     assert ["decode", "prefill"] == list(found.cases)
-    assert found.cases["prefill"].latency_ms > found.cases["decode"].latency_ms
+    assert all(each.latency_ms > 0 for each in found.cases.values())
 
 
 async def test_a_candidate_that_is_wrong_in_the_second_case_alone_is_wrong(

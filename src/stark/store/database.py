@@ -45,13 +45,14 @@ BUSY_TIMEOUT_S = 30.0
 class Database:
     """Transactions on the store's tables, and its locks."""
 
-    def __init__(self, url: str, writes: bool = True, busy_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(self, url: str, writes: bool = True, busy_s: float | None = None) -> None:
         """Open the database. Its tables are created if it has none and `writes` is true; otherwise it is only read.
 
-        `busy_s` limits the wait for other processes.
+        `busy_s` limits the wait for other processes; by default it is BUSY_TIMEOUT_S.
         """
         self._url, self._name = _parse(url), without_password(url)
-        self._engine = self._reader = _engine(self._url, writes, busy_s)
+        wait_s = BUSY_TIMEOUT_S if busy_s is None else busy_s
+        self._engine = self._reader = _engine(self._url, writes, wait_s)
         if self._engine.dialect.name == "postgresql":
             # A whole transaction sees one consistent state, as it always does in SQLite.
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-MB = 64
+MB = 40
 """Of the inputs and of the outputs."""
 
 BESIDE_MB = 20
