@@ -25,8 +25,9 @@ from whole.models import MODELS, Whole
 
 import stark
 from stark.capturing.calls.repeating import unchanged
-from stark.core.measurement import Measurement, speedup
+from stark.core.measurement import speedup
 from stark.regions.clocks import clock_of, wall_s
+from stark.regions.comparing import measurement
 from stark.regions.workload import device_of, seeded
 
 ROUNDS = 15
@@ -99,9 +100,8 @@ def times(
         with ExitStack() as stack:
             bound = [stack.enter_context(stark.apply(model, kernel)) for kernel in kernels]
             yield
-            reports.setdefault(
-                name, [str(each.report()) for each in bound]
-            )  # graphs are traced once
+            # Only the first turn's: a graph is traced once.
+            reports.setdefault(name, [str(each.report()) for each in bound])
 
     @contextmanager
     def compiled(name: str) -> Iterator[None]:
@@ -145,7 +145,7 @@ def times(
 def _row(
     name: str, whole: Whole, base_ms: list[float], taken_ms: list[float], reports: list[str]
 ) -> Row:
-    base, ours = _measurement(base_ms), _measurement(taken_ms)
+    base, ours = measurement(base_ms), measurement(taken_ms)
     found = speedup("the model as it is", base, ours)
     row = Row(
         name,
@@ -164,16 +164,6 @@ def _row(
     for report in reports:
         print("    " + report.replace("\n", "\n    "), flush=True)
     return row
-
-
-def _measurement(samples_ms: list[float]) -> Measurement:
-    return Measurement(
-        samples_ms=tuple(samples_ms),
-        calls_per_sample=1,
-        warmups=1,
-        clock="judge_wall",
-        cache="warm",
-    )
 
 
 def _options() -> argparse.Namespace:

@@ -25,47 +25,51 @@ from stark.report.view import RunView
 from stark.store import Store
 
 
+class Packed:
+    """The finished attempts of one run as compressed JSON. An answer that is being sent keeps its run's own."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, bytes] = {}
+        self._common = b""
+
+    def add(self, document: AttemptDocument) -> None:
+        """Compress an attempt. Attempts of a run resemble each other, so the first one serves as dictionary."""
+        text = dumped(document.model_dump(mode="json"))
+        if not self._texts:
+            self._common = text[-32_000:]
+        press = zlib.compressobj(1, zdict=self._common)
+        self._texts[document.attempt] = press.compress(text) + press.flush()
+
+    def json_of(self, attempt: int) -> bytes:
+        """The JSON of an attempt."""
+        return zlib.decompressobj(zdict=self._common).decompress(self._texts[attempt])
+
+
 @dataclass
 class Kept:
-    """The finished attempts of one run, which never change."""
+    """The finished attempts of the run that was read last, which never change."""
 
     of: tuple[int, str] | None = None
     """The store and the run."""
 
     attempts: list[AttemptDocument] = field(default_factory=list)
-    packed: dict[int, bytes] = field(default_factory=dict)
-    """The same as compressed JSON, by number."""
-
-    common: bytes = b""
-    """The dictionary of the compression."""
+    packed: Packed = field(default_factory=Packed)
 
     def read(self, store: Store, view: RunView) -> None:
         """Read the attempts that finished since the last time, or all of another run."""
         of = (id(store), view.run.id)
         if self.of != of:
-            self.of, self.attempts, self.packed = of, [], {}
+            self.of, self.attempts, self.packed = of, [], Packed()
         new = list(view.finished_s)[len(self.attempts) :]
         said = store.first_words(view.run.id, new) if new else {}
         for node in store.each_node(view.run.id, new) if new else ():
             reply = said.get(node.id, "")
             document = attempt_document(node, view.finished_s[node.id], view.reference, reply)
-            self._pack(document)
+            self.packed.add(document)
             self.attempts.append(_slim(document))
         speedup.cache_clear()  # it would keep all samples
         if new:
             give_back_memory()
-
-    def packed_json(self, attempt: int) -> bytes:
-        """The JSON of an attempt."""
-        return zlib.decompressobj(zdict=self.common).decompress(self.packed[attempt])
-
-    def _pack(self, document: AttemptDocument) -> None:
-        """Compress an attempt. Attempts of a run resemble each other, so the first one serves as dictionary."""
-        text = dumped(document.model_dump(mode="json"))
-        if not self.packed:
-            self.common = text[-32_000:]
-        press = zlib.compressobj(1, zdict=self.common)
-        self.packed[document.attempt] = press.compress(text) + press.flush()
 
 
 M = TypeVar("M", bound=Frozen)
@@ -113,13 +117,13 @@ def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
     document = run_document_of(view, kept.attempts, _best_node(store, view, best), reply)
     whole = document.model_dump(mode="json", exclude={"attempts"})
     new = sorted(each.attempt for each in kept.attempts[have:])
-    return _with_attempts(dumped(whole), new, kept)
+    return _with_attempts(dumped(whole), new, kept.packed)
 
 
-def _with_attempts(whole: bytes, attempts: list[int], kept: Kept) -> Iterator[bytes]:
+def _with_attempts(whole: bytes, attempts: list[int], packed: Packed) -> Iterator[bytes]:
     yield whole[:-1] + b',"attempts":['
     for place, attempt in enumerate(attempts):
-        yield (b"," if place else b"") + kept.packed_json(attempt)
+        yield (b"," if place else b"") + packed.json_of(attempt)
     yield b"]}"
 
 

@@ -45,7 +45,7 @@ def compare(
                 applied = [stack.enter_context(apply(model, kernel)) for kernel in kernels]
                 after.append(_timed_ms(run, clock, device))
                 reports = [str(each.report()) for each in applied]
-    pair = [_measurement(samples) for samples in (before, after)]
+    pair = [measurement(samples) for samples in (before, after)]
     return Comparison(
         before_ms=pair[0].latency_ms,
         after_ms=pair[1].latency_ms,
@@ -62,7 +62,8 @@ def _timed_ms(run: Callable[[], object], clock: HostClock, device: torch.device)
     return taken_s * 1e3
 
 
-def _measurement(samples_ms: list[float]) -> Measurement:
+def measurement(samples_ms: list[float]) -> Measurement:
+    """Milliseconds of whole runs as a measurement, so that two can be compared in pairs."""
     return Measurement(
         samples_ms=tuple(samples_ms),
         calls_per_sample=1,
