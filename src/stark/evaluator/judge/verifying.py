@@ -282,9 +282,7 @@ def _compared(
     if compared.passes or right.exact or not compared.passes_as_a_whole:
         return compared
     try:
-        explained = is_explained(
-            result, right, lambda: prepared.trials.moved(drawn, expected, index)
-        )
+        explained = is_explained(result, right, lambda: prepared.trials.moved(drawn, index))
     except torch.OutOfMemoryError:
         return compared
     return replace(compared, passes=True, meets=right.terms.precision) if explained else compared

@@ -81,7 +81,6 @@ class Program:
         self.changes: tuple[int, ...] = ()
         """Indices of the inputs that forward changes in place; set by `run_first`."""
 
-        self._nudge: Callable[[torch.Tensor], torch.Tensor] | None = None
         self.differentiation: Differentiation | None = None
         """The gradients that are results too, if the problem asks for gradients; set by the first `draw`."""
 
@@ -193,9 +192,6 @@ class Program:
                 twin.load_state_dict(self.model.state_dict())
             else:
                 twin = copy.deepcopy(self.model)
-            if self._nudge is not None:
-                for state in (*twin.parameters(), *twin.buffers()):
-                    state.data = self._nudge(state.data)
             twin = twin.double()
         for state in (*twin.parameters(), *twin.buffers()):
             state.data = upcast(state.data)
@@ -203,12 +199,16 @@ class Program:
 
     @contextmanager
     def nudging(self, nudge: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
-        """Meanwhile the weights of the model in float64 are moved by a function."""
-        self._nudge = nudge
+        """Meanwhile the model's weights are moved by a function."""
+        weights = [*self.model.parameters(), *self.model.buffers()]
+        kept = [each.data for each in weights]
         try:
+            for each in weights:
+                each.data = nudge(each.data)
             yield
         finally:
-            self._nudge = None
+            for each, former in zip(weights, kept, strict=True):
+                each.data = former
 
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""

@@ -2,7 +2,8 @@
 
 A sum that cancels, a ReLU that cuts a value off just above zero and a choice between two nearly equal values move far when
 inputs and weights move by the rounding of the arithmetic that a class admits. Any honest kernel is wrong by as much there.
-Small values that do not move far, such as those of a row with small inputs, must be right.
+So is one that rounds in the middle as the reference does. The results that are compared are therefore the reference's own,
+with its rounding. Small values that do not move far, such as those of a row with small inputs, must be right.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stark.evaluator.judge.verify.lines import FEW, FEW_LOST, share_lost
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
 
 Moved = Callable[[], Iterator[torch.Tensor]]
-"""Yields exact results, each after inputs and weights have moved."""
+"""Yields results of the reference, each after inputs and weights have moved."""
 
 DRAWS = 8
 """Results that are compared. A few could all be near by chance."""
@@ -29,7 +30,7 @@ MOST_EXCUSED = 0.01
 """Share of an output's elements, or of its lines of a kind, that may be excused."""
 
 MOST_MOVED = 0.5
-"""Relative RMS by which the exact result may move as a whole. Beyond it, the moves change what the problem is about, such as
+"""Relative RMS by which the result may move as a whole. Beyond it, the moves change what the problem is about, such as
 a mask, and explain nothing."""
 
 ROUNDING: dict[Precision, float] = {
@@ -61,7 +62,7 @@ def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) ->
 
 
 def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -> bool:
-    """Whether the exact results move about as far as those elements and lines that are wrong are off."""
+    """Whether the reference's results move about as far as those elements and lines that are wrong are off."""
     result = as_real(result)
     wrong, lines = _wrong_elements(result, expected), expected.lost(result)
     if len(wrong) > MOST_EXCUSED * result.numel():
