@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stark.core.evaluation import Correct, Evaluation, TimedOut
+from stark.core.judging import Limits
 from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.sharing import JudgeWithin
 from support.storm import LIMITS
@@ -97,6 +98,25 @@ def command_lines() -> list[bytes]:
     """Of every process on this machine."""
     listed = Path("/proc").glob("[0-9]*/cmdline")
     return [path.read_bytes() for path in listed if path.exists()]
+
+
+@pytest.mark.parametrize("name", ["loops forever on import", "loops forever"])
+async def test_a_cancelled_candidate_leaves_the_device(
+    judge_within: JudgeWithin, name: str
+) -> None:
+    patient = judge_within(Limits(timing_budget_s=0.05))  # 180 s to build, 60 s to verify
+    hung = asyncio.create_task(patient.evaluate(PROBLEM, as_candidate("cpp", FAULTS[name][0])))
+    waits = asyncio.create_task(patient.evaluate(PROBLEM, as_candidate("cpp", FAULTS[name][0])))
+    await asyncio.sleep(2.0)
+    assert not hung.done()
+
+    hung.cancel()
+    waits.cancel()
+
+    begin = time.monotonic()
+    honest = as_candidate("cpp", FAULTS["honest"][0])
+    assert isinstance(await patient.evaluate(PROBLEM, honest), Correct)
+    assert time.monotonic() - begin < SLACK_S
 
 
 async def test_calls_that_are_each_in_time_may_not_be_slow_together(

@@ -23,13 +23,14 @@ from stark.core.problem import Problem
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
+    Cancel,
     Describe,
     Described,
     Evaluate,
     Evaluated,
     Hello,
     RequestRefused,
-    request_adapter,
+    order_adapter,
 )
 from support.executor import FakeExecutor
 from support.nodes import DEVICE, EAGER_MS, correct
@@ -59,7 +60,9 @@ class FakeJudge:
         self._say(Hello(device=DEVICE, versions={}))
         with ThreadPoolExecutor(THREADS) as pool:
             for line in sys.stdin.buffer:
-                pool.submit(self._work, request_adapter.validate_json(line))
+                order = order_adapter.validate_json(line)
+                if not isinstance(order, Cancel):
+                    pool.submit(self._work, order)
 
     def _work(self, request: AnyRequest) -> None:
         if request.device_class not in (None, self._device_class):

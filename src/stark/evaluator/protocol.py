@@ -20,7 +20,7 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
@@ -49,8 +49,18 @@ class Evaluate(Frozen):
     """Like `Describe.device_class`."""
 
 
+class Cancel(Frozen):
+    """Nobody waits for this request's answer any more. The judge ends the candidate and gives some answer at once."""
+
+    kind: Literal["cancel"] = "cancel"
+    id: str
+    """The id of the request."""
+
+
 AnyRequest = Describe | Evaluate
 Request = Annotated[AnyRequest, Field(discriminator="kind")]
+Order = Annotated[AnyRequest | Cancel, Field(discriminator="kind")]
+"""What an executor sends."""
 
 
 class Hello(Frozen):
@@ -107,7 +117,7 @@ class ProblemRefused(Frozen):
 
 
 class RequestRefused(Frozen):
-    """The request is for another version of STARK, or for another kind of machine."""
+    """The request is for another version of STARK, for another kind of machine, or cancelled."""
 
     kind: Literal["request_refused"] = "request_refused"
     id: str
@@ -128,6 +138,7 @@ Answer = Annotated[
 ]
 
 request_adapter: TypeAdapter[Request] = TypeAdapter(Request)
+order_adapter: TypeAdapter[Order] = TypeAdapter(Order)
 answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 

@@ -42,7 +42,9 @@ class AtOnce(Child):
 def asked(limits: Limits) -> Attempt:
     candidate = Candidate(language="cpp", source="class ModelNew: ...")
     problem = Problem(name="x", source="")
-    return Attempt(Evaluate(id="1", problem=problem, candidate=candidate, limits=limits))
+    return Attempt(
+        Evaluate(id="1", problem=problem, candidate=candidate, limits=limits), Patience()
+    )
 
 
 def test_what_the_judge_does_between_requests_is_not_its_time() -> None:

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from stark.core.evaluation import Effort
 from stark.evaluator.judge import measuring
 from stark.evaluator.judge.attempt import Attempt
+from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.protocol import Evaluate
 from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.nodes import measurement
@@ -67,7 +68,7 @@ def clock(effort: Effort, *names: str) -> tuple[Any, Attempt]:
     request = Evaluate(
         id="1", problem=PROBLEM, candidate=as_candidate("cpp", FAULTS["honest"][0]), effort=effort
     )
-    attempt = Attempt(request)
+    attempt = Attempt(request, Patience())
     running: Any = {
         name: SimpleNamespace(
             child=SimpleNamespace(name=name, resume=lambda: None),

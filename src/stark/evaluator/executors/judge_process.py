@@ -14,6 +14,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from stark.evaluator.protocol import (
     PROTOCOL,
     Answer,
     AnyRequest,
+    Cancel,
     Greeting,
     Hello,
     JudgeFailed,
@@ -69,14 +71,25 @@ class JudgeProcess:
         self._answers: asyncio.Task[None] | None = None
 
     def ask(self, request: AnyRequest) -> asyncio.Future[Answer]:
-        """Send a request. Its answer may be JudgeDied, which is also raised if the judge has already died."""
+        """Send a request. Its answer may be JudgeDied, which is also raised if the judge has already died.
+
+        If the answer is cancelled, the judge stops working on it.
+        """
         if not self.alive:
             raise self._death()
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[request.id] = waiting
-        waiting.add_done_callback(lambda _: self._waiting.pop(request.id))
-        self._in.write(request.model_dump_json().encode() + b"\n")
+        waiting.add_done_callback(partial(self._forget, request.id))
+        self._send(request)
         return waiting
+
+    def _forget(self, request: str, answer: asyncio.Future[Answer]) -> None:
+        del self._waiting[request]
+        if answer.cancelled() and self.alive:
+            self._send(Cancel(id=request))
+
+    def _send(self, order: AnyRequest | Cancel) -> None:
+        self._in.write(order.model_dump_json().encode() + b"\n")
 
     async def idle(self) -> None:
         """Wait until no request is without an answer."""

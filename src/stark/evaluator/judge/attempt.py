@@ -40,10 +40,14 @@ class Verdict(Exception):
         self.evaluation = evaluation
 
 
+class Cancelled(Exception):
+    """Nobody waits for the evaluation any more."""
+
+
 class Attempt:
     """The state of one evaluation: the candidate, its limits, the time spent and the warnings."""
 
-    def __init__(self, request: Evaluate) -> None:
+    def __init__(self, request: Evaluate, patience: Patience) -> None:
         self.candidate: Candidate = request.candidate
         self.limits: Limits = request.limits
         self.effort: Effort = request.effort
@@ -55,12 +59,14 @@ class Attempt:
 
         self.phase: Phase = "static"
         self.limit_s = math.inf
-        self.patience = Patience()
+        self.patience = patience
         """How long the judge still waits for the candidate's processes in this phase."""
 
     @contextmanager
     def during(self, phase: Phase, limit_s: float = math.inf) -> Iterator[None]:
-        """Time a phase and turn a failure of the candidate's process into a Verdict."""
+        """Time a phase and turn a failure of the candidate's process into a Verdict. Raises Cancelled."""
+        if self.patience.ended:
+            raise Cancelled
         self.phase = phase
         self.limit_s = self.patience.left_s = limit_s
         begin = time.monotonic()

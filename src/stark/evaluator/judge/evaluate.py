@@ -26,7 +26,7 @@ from stark.evaluator.judge.building.builds import Builds, Built, complaint, proc
 from stark.evaluator.judge.measuring import CpuClock, DeviceClock, correct, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
-from stark.evaluator.judge.processes.child import Child
+from stark.evaluator.judge.processes.child import Child, Patience
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
@@ -52,7 +52,7 @@ def build(attempt: Attempt, builds: Builds) -> Built:
     """Compile the candidate's kernels by importing it once, without a device. Raises Verdict."""
     attempt.sandbox = builds.layers
     with attempt.during("build", attempt.limits.build_s):
-        built = builds.build(attempt.candidate, attempt.limits)
+        built = builds.build(attempt.candidate, attempt.limits, attempt.patience)
     if built.error is not None:
         raise Verdict(BuildFailed(error=built.error, output=built.output))
     return built
@@ -82,7 +82,10 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
 
 
 def generalizes(
-    request: Evaluate, built: Built, variants: Iterable[tuple[str, PreparedReference]]
+    request: Evaluate,
+    patience: Patience,
+    built: Built,
+    variants: Iterable[tuple[str, PreparedReference]],
 ) -> tuple[bool | None, tuple[str, ...]]:
     """Return whether a correct candidate is correct at other shapes too, and a warning per failure.
 
@@ -91,7 +94,7 @@ def generalizes(
     """
     tried, failures = 0, []
     for change, prepared in variants:
-        attempt = Attempt(request.model_copy(update={"effort": "search"}))
+        attempt = Attempt(request.model_copy(update={"effort": "search"}), patience)
         try:
             child = _started(attempt, built, prepared)
             try:

@@ -22,9 +22,10 @@ from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
+    Cancel,
     JudgeFailed,
     RequestRefused,
-    request_adapter,
+    order_adapter,
 )
 
 ENDING_S = 10.0
@@ -100,7 +101,8 @@ class Relay:
                     return
                 *lines, partial = (partial + read).split(b"\n")
                 for line in lines:
-                    self._pass(request_adapter.validate_json(line))
+                    order = order_adapter.validate_json(line)
+                    self._cancel(order) if isinstance(order, Cancel) else self._pass(order)
 
     def close(self) -> None:
         """End all processes."""
@@ -135,6 +137,12 @@ class Relay:
             process.pipe.send(request)
         except OSError:  # it has died, which is heard next
             return
+
+    def _cancel(self, order: Cancel) -> None:
+        for process in self._processes.values():
+            if order.id in process.open:
+                with suppress(OSError):  # it has died, which is heard next
+                    process.pipe.send(order)
 
     def _hear(self, process: Process) -> None:
         try:

@@ -25,7 +25,7 @@ from stark.core.precision import Precision
 from stark.core.problem import Problem
 from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge import machine
-from stark.evaluator.judge.attempt import Attempt, Verdict
+from stark.evaluator.judge.attempt import Attempt, Cancelled, Verdict
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
 from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
@@ -35,6 +35,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import RUNNING
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
+from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.relay import ALONE, LEAVE, Said
 from stark.evaluator.judge.tools.counters import Counters
@@ -43,6 +44,7 @@ from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
+    Cancel,
     Describe,
     Described,
     Evaluate,
@@ -51,6 +53,7 @@ from stark.evaluator.protocol import (
     JudgeFailed,
     Notice,
     ProblemRefused,
+    RequestRefused,
 )
 
 WATCH_S = 0.5
@@ -89,6 +92,9 @@ class Judge:
         self._alone = threading.Event()
         """Set once this process knows that no other problem takes memory."""
 
+        self._open: dict[str, Patience] = {}
+        """With each request without an answer, by id."""
+
         self._latest: AnyRequest | None = None
         """The latest request that the problem's functions run for; they run for one at a time."""
 
@@ -101,7 +107,11 @@ class Judge:
             while (request := self._pipe.recv()) != LEAVE:
                 if request == ALONE:
                     self._alone.set()
+                elif isinstance(request, Cancel):
+                    if request.id in self._open:  # otherwise its answer is under way
+                        self._open[request.id].ended = True
                 else:
+                    self._open[request.id] = Patience()
                     self._pool.submit(self._work, request)
             with self._device_lock.turn():  # to end disturbs whoever is timed
                 self.forkserver.close()
@@ -126,17 +136,22 @@ class Judge:
         failed = False
         try:
             answer = self._answer(request)
+        except Cancelled:
+            answer = RequestRefused(id=request.id, error="it was cancelled")
         except ProblemError as error:
             answer = ProblemRefused(id=request.id, error=_encodable(str(error)))
         except BaseException:
             trace = traceback.format_exc(limit=-6)
             answer, failed = JudgeFailed(id=request.id, error=_encodable(trace)), True
+        del self._open[request.id]
         self._send(answer, last=failed or not machine.works(self.device))
 
     def _answer(self, request: AnyRequest) -> Answer:
         named = self.machine.device_class
         if isinstance(request, Describe):
             with self._turn():
+                if self._open[request.id].ended:
+                    raise Cancelled
                 prepared = self._prepare(request)
                 reference = prepared.describe(request.limits, self.machine.versions)
             warnings = (*reference.warnings, *self._sandbox_warnings())
@@ -146,7 +161,7 @@ class Judge:
         return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
 
     def _evaluate(self, request: Evaluate) -> Evaluation:
-        attempt = Attempt(request)
+        attempt = Attempt(request, self._open[request.id])
         try:
             check_statically(attempt)
             with self._builds.in_use(request.candidate):
@@ -162,12 +177,14 @@ class Judge:
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds)
         with self._turn():
+            if attempt.patience.ended:
+                raise Cancelled
             prepared = self._prepare(request)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
                     tried = islice(self._variants(prepared), SHAPES_TRIED)
-                    found, failures = generalizes(request, built, tried)
+                    found, failures = generalizes(request, attempt.patience, built, tried)
                     del tried  # closes the last variant
                     warnings = (*evaluation.warnings, *failures)
                     update = {"generalizes": found, "warnings": warnings}

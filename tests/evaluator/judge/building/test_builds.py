@@ -8,6 +8,7 @@ from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.processes import folders
+from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from support.candidates import as_candidate
 from support.nodes import CPU
@@ -21,10 +22,10 @@ def test_a_build_of_which_a_part_is_gone_is_built_again(tmp_path: Path, lost: st
     try:
         builds = Builds(BuildCache(tmp_path, most_bytes=1e9), CPU, server)
         with builds.in_use(CANDIDATE):
-            first = builds.build(CANDIDATE, Limits())
+            first = builds.build(CANDIDATE, Limits(), Patience())
             path = first.folder / lost
             path.unlink() if path.is_file() else folders.remove(path)
-            again = builds.build(CANDIDATE, Limits())
+            again = builds.build(CANDIDATE, Limits(), Patience())
     finally:
         server.close()
     assert again == first
@@ -49,7 +50,7 @@ def test_a_file_that_asks_for_the_device_is_imported_where_there_is_one(
     try:
         builds = Builds(BuildCache(tmp_path, most_bytes=1e9), CPU, server)
         with builds.in_use(candidate):
-            found = builds.build(candidate, Limits())
+            found = builds.build(candidate, Limits(), Patience())
     finally:
         server.close()
     assert built == (found.error is None)

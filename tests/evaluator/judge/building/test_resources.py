@@ -12,6 +12,7 @@ from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.resources import spilled_bytes
+from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
 from support.examples import guide_example
@@ -94,9 +95,9 @@ def test_the_guides_example_is_built_for_one_architecture_and_a_later_build_stil
     cache = BuildCache(tmp_path, most_bytes=1e9)
 
     begin = time.monotonic()
-    built = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
+    built = Builds(cache, DEVICE, forkserver).build(candidate, Limits(), Patience())
     took_s = time.monotonic() - begin
-    again = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
+    again = Builds(cache, DEVICE, forkserver).build(candidate, Limits(), Patience())
 
     assert (None, None) == (built.error, again.error)
     assert took_s < 40

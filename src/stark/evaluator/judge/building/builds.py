@@ -23,6 +23,7 @@ from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.complaints import PASSES_FAILED, first_errors
 from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.allowance import Allowance
+from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -98,7 +99,7 @@ class Builds:
         """Locks a build. Enter it before the build, and leave it after the last use."""
         return self._cache.in_use(self._key(candidate))
 
-    def build(self, candidate: Candidate, limits: Limits) -> Built:
+    def build(self, candidate: Candidate, limits: Limits, patience: Patience) -> Built:
         """Build the candidate, or return its existing build.
 
         Raises ChildFailed if the build takes too long or needs too much memory. A compiler's
@@ -112,7 +113,7 @@ class Builds:
         self._cache.forget(key)
         built.work.mkdir(parents=True)
         built.source.write_text(candidate.source)
-        error, output = self._import_without_device(built, candidate, limits)
+        error, output = self._import_without_device(built, candidate, limits, patience)
         if error is not None:
             error = complaint(built, error, output, candidate.source)
             return replace(built, error=error, output=output)
@@ -141,7 +142,7 @@ class Builds:
         return digest(candidate.source, toolchain, self._target, sys.prefix)
 
     def _import_without_device(
-        self, built: Built, candidate: Candidate, limits: Limits
+        self, built: Built, candidate: Candidate, limits: Limits, patience: Patience
     ) -> tuple[str | None, str]:
         """Returns the error, if any, and what was printed."""
         environment = language(candidate.language).environment(built.work, self._architecture)
@@ -154,6 +155,7 @@ class Builds:
         child = self._forkserver.fork(
             Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)
         )
+        child.patience = patience
         error = None
         try:
             asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
