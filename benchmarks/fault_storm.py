@@ -13,7 +13,7 @@ import random
 import time
 
 from stark.evaluator.executors import open_executor
-from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.executors.judges import CommandsExecutor
 from support.storm import LIMITS, Storm, storm
 
 
@@ -37,7 +37,7 @@ def main() -> int:
 
 async def _storm(options: argparse.Namespace) -> Storm:
     executor = open_executor(f"local:{options.device}", LIMITS)
-    assert isinstance(executor, StdioExecutor)
+    assert isinstance(executor, CommandsExecutor)
     language = "cpp" if options.device == "cpu" else "triton"
     try:
         return await storm(

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from stark.core.problem import Problem
-from stark.evaluator.executors import stdio
+from stark.evaluator import executors
 from support import FAKE_JUDGE
 from support.candidates import FAULTS, as_candidate
 
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=10)
     parser.add_argument("--thinking-s", type=float, default=0.05)
     options = parser.parse_args()
-    steered = stdio.PREPARING
+    steered = executors.judges.PREPARING
     print("| problems | judges | evaluations | preparations without | with | s without | s with |")
     print("|---|---|---|---|---|---|---|")
     for problems, judges in SIZES:
@@ -50,12 +50,12 @@ async def _searches(
     problems: int, judges: int, candidates: int, thinking_s: float, weight: float
 ) -> tuple[int, float]:
     """The preparations and seconds of these searches; a weight of 0 turns steering off."""
-    stdio.PREPARING = weight
+    executors.judges.PREPARING = weight
     options = [] if weight else ["--keeping", "1"]
     chance = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         base = [sys.executable, FAKE_JUDGE, *options]
-        executor = stdio.StdioExecutor([[*base, f"{folder}/{n}"] for n in range(judges)])
+        executor = executors.judges.CommandsExecutor([[*base, f"{folder}/{n}"] for n in range(judges)])
 
         async def search(problem: Problem) -> None:
             for _ in range(candidates):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from stark.evaluator.executors import open_executor
-from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.executors.judges import CommandsExecutor
 from support.storm import LIMITS, storm
 
 pytest.importorskip("torch")
@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 @pytest.mark.judge
 async def test_every_candidate_gets_its_own_status_and_nothing_grows() -> None:
     executor = open_executor("local:cpu", LIMITS)
-    assert isinstance(executor, StdioExecutor)
+    assert isinstance(executor, CommandsExecutor)
 
     found = await storm(executor, "cpp", 8, kills=2, in_flight=4, chance=random.Random(5))
     await executor.close()

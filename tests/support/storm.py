@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stark.core.judging import Limits
-from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.executors.judges import CommandsExecutor
 from support.candidates import FAULTS, PROBLEM, as_candidate
 
 LIMITS = Limits(
@@ -46,7 +46,7 @@ class Storm:
 
 
 async def storm(
-    executor: StdioExecutor,
+    executor: CommandsExecutor,
     language: str,
     candidates: int,
     kills: int,
@@ -75,7 +75,7 @@ async def storm(
 
 
 async def _one(
-    executor: StdioExecutor, language: str, kind: str, number: int, found: Storm
+    executor: CommandsExecutor, language: str, kind: str, number: int, found: Storm
 ) -> None:
     source, wanted = FAULTS[kind]
     candidate = as_candidate(language, f"{source}\n# {number}\n")
@@ -89,7 +89,7 @@ def _kind(chance: random.Random) -> str:
     return "honest" if chance.random() < HONEST_SHARE else chance.choice(list(FAULTS))
 
 
-def _kill_a_judge(executor: StdioExecutor, chance: random.Random) -> bool:
+def _kill_a_judge(executor: CommandsExecutor, chance: random.Random) -> bool:
     """Kill a running judge. Returns whether there was one."""
     running = [judge.process for judge in executor._judges if judge.process is not None]
     with contextlib.suppress(ProcessLookupError, IndexError):
@@ -98,7 +98,7 @@ def _kill_a_judge(executor: StdioExecutor, chance: random.Random) -> bool:
     return False
 
 
-def _measure(executor: StdioExecutor, found: Storm) -> None:
+def _measure(executor: CommandsExecutor, found: Storm) -> None:
     """Record the number and memory of the executor's processes."""
     roots = [judge.process.pid for judge in executor._judges if judge.process is not None]
     family = _descendants(roots)

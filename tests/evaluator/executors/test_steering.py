@@ -10,7 +10,7 @@ import pytest
 
 from stark.core.errors import JudgeUnavailable
 from stark.core.problem import Problem
-from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.executors.judges import CommandsExecutor
 from support import FAKE_JUDGE
 from support.candidates import FAULTS, as_candidate
 
@@ -21,9 +21,9 @@ def problem(name: str) -> Problem:
     return Problem(name=name, source=f"# {name}\n")
 
 
-def judges(notes: Path, count: int) -> StdioExecutor:
+def judges(notes: Path, count: int) -> CommandsExecutor:
     command = [sys.executable, FAKE_JUDGE]
-    return StdioExecutor([[*command, str(notes / f"{n}.txt")] for n in range(count)])
+    return CommandsExecutor([[*command, str(notes / f"{n}.txt")] for n in range(count)])
 
 
 def prepared(notes: Path) -> list[list[str]]:
@@ -60,7 +60,7 @@ async def test_whatever_waits_for_a_judge_that_cannot_start_goes_to_another(
 ) -> None:
     working = [sys.executable, FAKE_JUDGE, str(tmp_path / "0.txt")]
     starts = tmp_path / "starts"
-    executor = StdioExecutor([["sh", "-c", f"echo >> {starts}; exit 1"], working])
+    executor = CommandsExecutor([["sh", "-c", f"echo >> {starts}; exit 1"], working])
     if started:
         await executor.start()
 
@@ -117,7 +117,7 @@ async def test_a_run_stays_on_the_kind_of_machine_that_answered_first(tmp_path: 
         [sys.executable, FAKE_JUDGE, str(tmp_path / f"{kind}.txt"), "--device-class", kind]
         for kind in kinds
     ]
-    both, other = StdioExecutor(commands), StdioExecutor([commands[1]])
+    both, other = CommandsExecutor(commands), CommandsExecutor([commands[1]])
 
     await both.describe(problem("a"))
     for name in "bcd":

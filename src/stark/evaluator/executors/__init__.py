@@ -7,17 +7,25 @@ executor, write a file in this package and add a line to `EXECUTORS`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import Executor, RequestingExecutor
+from stark.evaluator.executors.cluster import RayExecutor
 from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
+from stark.evaluator.executors.judges import JudgesExecutor
 from stark.evaluator.executors.starting import command, local
-from stark.evaluator.executors.stdio import StdioExecutor
 
-EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
+WITH_JUDGES: dict[str, Callable[[str, Limits, Tools], JudgesExecutor[Any]]] = {
     "local": local,
     "command": command,
+    "ray": RayExecutor,
+}
+"""The executors that a worker can use."""
+
+EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
+    **WITH_JUDGES,
     "folder": FolderExecutor,
 }
 """Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
@@ -39,7 +47,7 @@ def open_executor(
     tools: Tools | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Executor:
-    """Open an executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`.
+    """Open an executor from `local`, `local:cuda:0,cuda:1`, `command:LINE`, `folder:PATH` or `ray:ADDRESS`.
 
     Judges start at the first request. Close the executor when the last run that uses it has ended:
 
@@ -60,26 +68,26 @@ def open_executor(
     return executor
 
 
-def open_judges(notation: str) -> StdioExecutor:
-    """Open an executor for a worker, from `local`, `local:DEVICES` or `command:LINE`.
+def open_judges(notation: str) -> JudgesExecutor[Any]:
+    """Open an executor for a worker, from `local`, `local:DEVICES`, `command:LINE` or `ray:ADDRESS`.
 
     Each request contains its own limits and tools. Raises UsageError for any other notation.
     """
     name, rest = _parts(notation)
-    if name == "folder":
+    if name not in WITH_JUDGES:
         raise UsageError(
             f"a worker cannot forward requests to {name!r}; "
-            "use local, local:DEVICES or command:LINE as its executor"
+            "use local, local:DEVICES, command:LINE or ray:ADDRESS as its executor"
         )
-    return (local if name == "local" else command)(rest, Limits(), Tools())
+    return WITH_JUDGES[name](rest, Limits(), Tools())
 
 
 def _parts(notation: str) -> tuple[str, str]:
     """The executor's name and the text after the colon. Raises UsageError for an unknown name or a missing text."""
     name, _, rest = notation.partition(":")
-    if name not in EXECUTORS or (name != "local" and not rest):
+    if name not in EXECUTORS or (name not in ("local", "ray") and not rest):
         raise UsageError(
             f"{notation!r} is not an executor; "
-            "use local, local:DEVICES, command:LINE or folder:PATH"
+            "use local, local:DEVICES, command:LINE, folder:PATH, ray or ray:ADDRESS"
         )
     return name, rest

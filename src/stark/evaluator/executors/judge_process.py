@@ -57,6 +57,9 @@ class JudgeProcess:
         assert process.stdout is not None
         assert process.stderr is not None
         self.pid = process.pid
+        self.hello: Hello
+        """What the judge said of itself; set by `wait_for_hello`."""
+
         self.alive = True
         """Whether the judge accepts requests. False after it exited."""
 
@@ -103,7 +106,7 @@ class JudgeProcess:
         """
         while line := await self._out.readline():
             if line.startswith(b'{"kind":"hello"'):
-                _check_hello(line)
+                self.hello = _checked_hello(line)
                 self._answers = asyncio.create_task(self._read_answers())
                 return
             try:
@@ -168,13 +171,12 @@ class JudgeProcess:
         self.said = (self.said + printed.decode(errors="replace"))[-OUTPUT_CHARS:]
 
 
-def _check_hello(line: bytes) -> None:
-    """Raise JudgeDied if `Hello` comes from another version of STARK."""
+def _checked_hello(line: bytes) -> Hello:
+    """Parse `Hello`. Raises JudgeDied if it comes from another version of STARK."""
     try:
         protocol = Greeting.model_validate_json(line).protocol
         if protocol == PROTOCOL:
-            Hello.model_validate_json(line)
-            return
+            return Hello.model_validate_json(line)
         fault = f"the judge uses protocol version {protocol}, not {PROTOCOL}"
     except ValidationError:
         fault = "the judge's first message cannot be parsed"

@@ -9,20 +9,20 @@ from pathlib import Path
 
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
-from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.executors.judges import CommandsExecutor
 
 
-def local(devices: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
+def local(devices: str, limits: Limits, tools: Tools | None = None) -> CommandsExecutor:
     """Create an executor with a judge on this machine for each of `devices`, such as `cpu` or `cuda:0,cuda:1`.
 
     If `devices` is empty, every visible GPU gets a judge. With fewer than two GPUs, one judge chooses its device.
     """
     names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
     base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
-    return StdioExecutor([[*base, name] for name in names], limits, tools)
+    return CommandsExecutor([[*base, name] for name in names], limits, tools)
 
 
-def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
+def command(line: str, limits: Limits, tools: Tools | None = None) -> CommandsExecutor:
     """Create an executor from a command line, such as `ssh box python -m stark.evaluator.judge`.
 
     ` ;; ` separates several commands, each of which starts a judge. Raises UsageError if a command is empty or
@@ -40,7 +40,7 @@ def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecu
             "a judge's command is empty; write for instance "
             "`command:ssh box python -m stark.evaluator.judge`"
         )
-    return StdioExecutor(commands, limits, tools)
+    return CommandsExecutor(commands, limits, tools)
 
 
 def _all_devices() -> list[str]:

@@ -15,7 +15,7 @@ from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.evaluation import Correct, Crashed
 from stark.core.judging import Limits
 from stark.evaluator.executors import open_executor
-from stark.evaluator.executors.stdio import TRIES_ALONE, StdioExecutor
+from stark.evaluator.executors.judges import TRIES_ALONE, CommandsExecutor
 from stark.evaluator.judge.building.cache import locks_below
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.protocol import PROTOCOL, Notice
@@ -39,7 +39,7 @@ async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost_or_left_behind(
     pytest.importorskip("torch")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
-    assert isinstance(executor, StdioExecutor)
+    assert isinstance(executor, CommandsExecutor)
     await executor.describe(PROBLEM)
     (folder,) = tmp_path.glob("stark-judge-*")
     candidates = [as_candidate("cpp", FAULTS["honest"][0] + f"\n# {n}") for n in range(3)]
@@ -125,7 +125,7 @@ async def test_only_a_judge_of_this_machine_sends_to_the_doctor() -> None:
 
 
 async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others(tmp_path: Path) -> None:
-    executor = StdioExecutor([["sh", "-c", "exit 7"], fake_judge(tmp_path)])
+    executor = CommandsExecutor([["sh", "-c", "exit 7"], fake_judge(tmp_path)])
 
     reference = await executor.describe(PROBLEM)
 
@@ -134,14 +134,14 @@ async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others(tmp_path:
 
 
 async def test_judges_are_started_ahead_while_one_of_them_can_be(tmp_path: Path) -> None:
-    executor = StdioExecutor([["sh", "-c", "exit 7"], fake_judge(tmp_path)])
+    executor = CommandsExecutor([["sh", "-c", "exit 7"], fake_judge(tmp_path)])
 
     await executor.start()
 
     assert [False, True] == [judge.process is not None for judge in executor._judges]
     await executor.close()
 
-    none = StdioExecutor([["sh", "-c", "exit 7"], ["sh", "-c", "exit 8"]])
+    none = CommandsExecutor([["sh", "-c", "exit 7"], ["sh", "-c", "exit 8"]])
     with pytest.raises(JudgeUnavailable, match="exit 8"):
         await none.start()
     await none.close()
@@ -149,7 +149,7 @@ async def test_judges_are_started_ahead_while_one_of_them_can_be(tmp_path: Path)
 
 @pytest.mark.slow
 async def test_what_waits_when_the_executor_is_closed_is_told_so() -> None:
-    executor = StdioExecutor([["sh", "-c", "sleep 0.5; exit 7"]])
+    executor = CommandsExecutor([["sh", "-c", "sleep 0.5; exit 7"]])
     waiting = asyncio.create_task(executor.describe(PROBLEM))
     await asyncio.sleep(0.1)
 
@@ -162,7 +162,7 @@ async def test_what_waits_when_the_executor_is_closed_is_told_so() -> None:
 
 
 async def test_a_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
-    executor = StdioExecutor([["sh", "-c", f"sleep 600; echo {tmp_path}"]])
+    executor = CommandsExecutor([["sh", "-c", f"sleep 600; echo {tmp_path}"]])
     waiting = asyncio.create_task(executor.describe(PROBLEM))
     await asyncio.sleep(0.3)
     assert 1 == len(started_in(tmp_path))
@@ -175,7 +175,7 @@ async def test_a_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
 
 async def test_what_a_judge_prints_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stark.evaluator.executors.judge_process.LONGEST_LINE", 1000)
-    executor = StdioExecutor(
+    executor = CommandsExecutor(
         [["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2"]]
     )
 
@@ -189,7 +189,7 @@ async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> N
     notice = Notice(text="waiting for another judge on cpu").model_dump_json()
     judge = shlex.join(fake_judge(tmp_path))
     told: list[str] = []
-    executor = StdioExecutor([["sh", "-c", f"echo '{notice}'; exec {judge}"]])
+    executor = CommandsExecutor([["sh", "-c", f"echo '{notice}'; exec {judge}"]])
     executor.on_notice = told.append
 
     await executor.describe(PROBLEM)
@@ -234,7 +234,7 @@ async def test_a_command_that_does_not_exist() -> None:
 
 async def test_a_judge_of_another_version_is_refused() -> None:
     hello = '{"kind":"hello","protocol":999,"device":{"kind":"cpu","name":"x","architecture":"x","processors":1,"memory_gb":1,"last_level_cache_mb":1,"bandwidth_gb_s":1,"peak_tflop_s":{}},"versions":{}}'
-    executor = StdioExecutor([["sh", "-c", f"echo '{hello}'; sleep 5"]])
+    executor = CommandsExecutor([["sh", "-c", f"echo '{hello}'; sleep 5"]])
 
     with pytest.raises(JudgeUnavailable, match="protocol version 999"):
         await executor.describe(PROBLEM)
@@ -255,7 +255,7 @@ async def test_a_judge_of_another_version_is_refused() -> None:
 async def test_a_judge_whose_hello_has_another_form_is_of_another_version(
     hello: str, reason: str
 ) -> None:
-    executor = StdioExecutor([["sh", "-c", f"echo Warning >&2; echo '{hello}'; sleep 5"]])
+    executor = CommandsExecutor([["sh", "-c", f"echo Warning >&2; echo '{hello}'; sleep 5"]])
 
     with pytest.raises(JudgeUnavailable, match=f"{reason}.*: install the same version of STARK"):
         await executor.describe(PROBLEM)
@@ -304,7 +304,7 @@ async def test_a_candidate_that_ends_a_real_judge_is_told_from_its_neighbour(
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("STARK_SANDBOX_WITHOUT", "network,processes,landlock,seccomp")
-    monkeypatch.setattr("stark.evaluator.executors.stdio.TRIES_ALONE", 1)
+    monkeypatch.setattr("stark.evaluator.executors.judges.TRIES_ALONE", 1)
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
 
     killer, neighbour = await asyncio.gather(
@@ -320,7 +320,7 @@ async def test_a_candidate_that_ends_a_real_judge_is_told_from_its_neighbour(
 
 @pytest.mark.slow
 async def test_every_candidate_that_ends_its_judge_is_tried_alone(tmp_path: Path) -> None:
-    executor = StdioExecutor([fake_judge(tmp_path)])
+    executor = CommandsExecutor([fake_judge(tmp_path)])
     killers = [as_candidate("cpp", f"{ENDS_THE_JUDGE} {number}") for number in range(2)]
 
     first, neighbour, second = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""An executor that starts judges by commands and restarts them. Used by `local` and `command`.
+"""An executor with several judges, which it restarts. Used by `local`, `command` and `ray`.
 
 No request is lost when a judge dies. Each open request is sent again, alone: its judge handles no
 other request meanwhile. A candidate counts as crashed only if two things hold: judges die
@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 from stark.core.errors import JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
@@ -37,20 +38,47 @@ this cost is added for each judge that would have to prepare the problem first."
 CLOSED = "the executor is closed; close it only after its last request, or open another"
 
 
-class Judge:
+class Judge(Protocol):
+    """A judge that an executor sends requests to."""
+
+    failure: JudgeUnavailable | None
+    """Why this judge takes no more requests, not even those that wait for its start; None if it does."""
+
+    async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
+        """Send a request and return its answer; with `alone`, while the judge does nothing else.
+
+        Raises JudgeDied, or JudgeUnavailable if the judge cannot be started.
+        """
+        ...
+
+    def load(self, problem: str) -> tuple[float, int]:
+        """The number of open requests, plus `PREPARING` if the problem is not prepared; then the prepared problems."""
+        ...
+
+    async def start(self) -> object:
+        """Start the judge if need be. Raises JudgeUnavailable."""
+        ...
+
+    async def close(self) -> None:
+        """Stop the judge. Later requests raise JudgeUnavailable."""
+        ...
+
+
+OneJudge = TypeVar("OneJudge", bound=Judge)
+
+
+class CommandJudge:
     """The judge of one command. It is started at the first request and, if it died, again at the next request."""
 
     def __init__(self, command: Sequence[str], on_notice: Callable[[str], None]) -> None:
         self.command = list(command)
         self.failure: JudgeUnavailable | None = None
-        """Why this judge takes no more requests, not even those that wait for its start; None if it does."""
-
         self.process: JudgeProcess | None = None
         self._on_notice = on_notice
-        self._requests = 0
+        self.requests = 0
         """Number of requests without an answer, including those that wait for the judge to start."""
 
-        self._problems: set[str] = set()
+        self.problems: set[str] = set()
         """Digests of the problems that it was asked about. It is assumed to keep them prepared."""
 
         self._starting = asyncio.Lock()
@@ -58,12 +86,9 @@ class Judge:
         """Held while a request runs alone, and otherwise only until a request is sent."""
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """Send a request and return its answer.
-
-        Raises JudgeDied, or JudgeUnavailable if the judge cannot be started.
-        """
-        self._requests += 1
-        self._problems.add(request.problem.digest)
+        """See `Judge.ask`."""
+        self.requests += 1
+        self.problems.add(request.problem.digest)
         try:
             async with self._gate:
                 if alone and self.process is not None:
@@ -73,12 +98,12 @@ class Judge:
                     return await answer
             return await answer
         finally:
-            self._requests -= 1
+            self.requests -= 1
 
     def load(self, problem: str) -> tuple[float, int]:
-        """The number of open requests, plus `PREPARING` if it was never asked about this problem; then its problems."""
-        preparing = 0.0 if problem in self._problems else PREPARING
-        return self._requests + preparing, len(self._problems)
+        """See `Judge.load`."""
+        preparing = 0.0 if problem in self.problems else PREPARING
+        return self.requests + preparing, len(self.problems)
 
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""
@@ -97,32 +122,24 @@ class Judge:
             return self.process
 
     async def close(self) -> None:
-        """Stop the judge. Later requests raise JudgeUnavailable."""
+        """See `Judge.close`."""
         self.failure = JudgeUnavailable(CLOSED)
         async with self._starting:
             if self.process is not None:
                 await self.process.close()
 
 
-class StdioExecutor(RequestingExecutor):
-    """Judges that are each started by their own command.
+class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
+    """Several judges.
 
     A request goes to the judge with the least load, where preparing a new problem counts as load.
     A judge that cannot be started is not used again, unless none can be.
     """
 
-    def __init__(
-        self,
-        commands: Sequence[Sequence[str]],
-        limits: Limits | None = None,
-        tools: Tools | None = None,
-    ) -> None:
+    def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
         super().__init__(limits, tools)
-        self._notices = [""] * len(commands)
-        self._judges = [
-            Judge(command, partial(self._notified, number))
-            for number, command in enumerate(commands)
-        ]
+        self._judges: list[OneJudge] = []
+        self._notices: dict[int, str] = {}
         self._closed = False
         self._count = itertools.count(1)
 
@@ -160,9 +177,9 @@ class StdioExecutor(RequestingExecutor):
         await asyncio.gather(*(judge.close() for judge in self._judges))
 
     def _notified(self, judge: int, text: str) -> None:
-        if text != self._notices[judge]:
+        if text != self._notices.get(judge, ""):
             self._notices[judge] = text
-            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices))))
+            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices.values()))))
 
     def _next(self) -> str:
         return str(next(self._count))
@@ -198,3 +215,19 @@ class StdioExecutor(RequestingExecutor):
         if refusal is None:
             raise failure
         return refusal
+
+
+class CommandsExecutor(JudgesExecutor[CommandJudge]):
+    """Judges that are each started by their own command."""
+
+    def __init__(
+        self,
+        commands: Sequence[Sequence[str]],
+        limits: Limits | None = None,
+        tools: Tools | None = None,
+    ) -> None:
+        super().__init__(limits, tools)
+        self._judges = [
+            CommandJudge(command, partial(self._notified, number))
+            for number, command in enumerate(commands)
+        ]

@@ -1,0 +1,466 @@
+"""An executor whose judges run in a Ray cluster: each in an actor that has a GPU, or a share of a node's processors.
+
+Ray places actors, restarts them on other nodes, and asks its autoscaler for nodes if some find no place. An actor starts
+the same judge as `local` does, beside itself, and relays messages. Queues, steering and blame are ours: a request whose
+actor or node died is sent again, and no candidate is blamed for that. Drivers of one cluster share its actors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import itertools
+import logging
+import os
+import secrets
+import socket
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from stark import __version__
+from stark.core.errors import JudgeDied, JudgeUnavailable, UsageError
+from stark.core.judging import Limits, Tools
+from stark.evaluator.executors.judges import CLOSED, PREPARING, CommandJudge, JudgesExecutor
+from stark.evaluator.protocol import (
+    Answer,
+    AnyRequest,
+    Hello,
+    JudgeFailed,
+    answer_adapter,
+    request_adapter,
+)
+
+NAMESPACE = f"stark-{__version__}"
+"""Of the actors' names. Drivers of different versions share no actors."""
+
+PING_S = 5.0
+"""Seconds between two pings of a driver. They tell it what a judge has prepared and who else waits for it."""
+
+DEAD_S = 3 * PING_S
+"""Seconds without a ping after which a driver's requests are cancelled."""
+
+IDLE_S = 60.0
+"""Seconds without a ping from any driver after which an actor ends, so that the cluster can use its place."""
+
+LOST_PAUSE_S = 1.0
+"""Seconds before a request whose actor was lost is sent again."""
+
+LOSSES_S = 300.0
+"""Seconds for which it is. To restart an actor on another node takes about 20."""
+
+ABSENT = 1000.0
+"""Load of a judge that is not ready: it is chosen only if none is."""
+
+NOTICE_AFTER_S = 10.0
+"""Seconds without a ready judge after which the user is told."""
+
+
+def ray() -> Any:
+    """The package, which is large and imported only where it is used."""
+    return importlib.import_module("ray")
+
+
+class Load(NamedTuple):
+    """What an actor reports with each answer and ping."""
+
+    requests: int
+    problems: list[str]
+    """Digests of those that its judge has prepared."""
+
+
+class Greeting(NamedTuple):
+    """What an actor says about itself."""
+
+    version: str
+    node: str
+    hello: str
+    """The judge's `Hello`, as JSON; empty if the judge does not start."""
+
+    error: str
+    """Why it does not."""
+
+
+class Host:
+    """The actor: one judge, and the requests of all drivers."""
+
+    def __init__(self, device: str, threads: str | None, command: Sequence[str] | None) -> None:
+        """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves."""
+        environment = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
+        judge = command or [sys.executable, "-m", "stark.evaluator.judge", "--device", device]
+        self._judge = CommandJudge(["env", *environment, *judge], self._notice)
+        self._said = ""
+        self._ids = itertools.count(1)
+        self._heard: dict[str, float] = {}
+        """When each driver was last heard of."""
+
+        self._open: dict[str, set[asyncio.Task[Answer]]] = defaultdict(set)
+        """The requests of each driver."""
+
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def greet(self) -> Greeting:
+        """Start the judge."""
+        hello, error = "", ""
+        self._judge.failure = None
+        try:
+            hello = (await self._judge.start()).hello.model_dump_json()
+        except JudgeUnavailable as failure:
+            error = str(failure)
+        return Greeting(__version__, socket.gethostname(), hello, error)
+
+    async def ask(self, driver: str, line: str, alone: bool) -> tuple[str, Load]:
+        """Pass a request to the judge. The answer may be JudgeFailed."""
+        self._heard[driver] = time.monotonic()
+        request = request_adapter.validate_json(line)
+        numbered = request.model_copy(update={"id": str(next(self._ids))})
+        asked = asyncio.ensure_future(self._judge.ask(numbered, alone))
+        self._open[driver].add(asked)
+        try:
+            answer = await asked
+        except (JudgeDied, JudgeUnavailable) as death:
+            self._judge.failure = None
+            answer = JudgeFailed(id=numbered.id, error=str(death))
+        finally:
+            self._open[driver].discard(asked)
+        return answer.model_dump_json(), self._load()
+
+    async def ping(self, driver: str) -> tuple[Load, str]:
+        """Report the load and the judge's latest notice, and learn that the driver lives."""
+        self._heard[driver] = time.monotonic()
+        return self._load(), self._said
+
+    async def end(self) -> None:
+        """End the judge."""
+        await self._judge.close()
+
+    def _load(self) -> Load:
+        return Load(self._judge.requests, list(self._judge.problems))
+
+    def _notice(self, text: str) -> None:
+        self._said = text
+
+    async def _watch(self) -> None:
+        """Cancel what dead drivers have asked for, and end this actor when no driver has been alive for a while."""
+        began = time.monotonic()
+        while time.monotonic() - max([began, *self._heard.values()]) < IDLE_S:
+            await asyncio.sleep(PING_S)
+            for driver, when in self._heard.items():
+                if time.monotonic() - when > DEAD_S:
+                    for asked in self._open[driver]:
+                        asked.cancel()
+        await self._judge.close()
+        ray().kill(ray().get_runtime_context().current_actor)
+
+
+class ActorLost(Exception):
+    """An actor or its node died."""
+
+
+class ActorJudge:
+    """An actor, as seen from a driver."""
+
+    def __init__(self, create: Callable[[], Any], on_notice: Callable[[str], None]) -> None:
+        """`create` creates the actor, or finds it if another driver has created it."""
+        self.failure: JudgeUnavailable | None = None
+        self.greeting: Greeting | None = None
+        """Set while the judge is ready."""
+
+        self._create, self._on_notice = create, on_notice
+        self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
+        self._actor: Any = None
+        self._reported = Load(0, [])
+        self._asked: set[str] = set()
+        """Digests of the problems that this driver has asked about."""
+
+        self._requests = 0
+        self._starting = asyncio.Lock()
+        self._pinging: asyncio.Task[None] | None = None
+
+    async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
+        """See `Judge.ask`. Raises ActorLost if the actor dies, which is no candidate's fault."""
+        self._requests += 1
+        self._asked.add(request.problem.digest)
+        try:
+            await self.start()
+            asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
+            try:
+                line, self._reported = await asked
+            except asyncio.CancelledError:
+                ray().cancel(asked)
+                raise
+        except ray().exceptions.RayError as error:
+            self._lose()
+            raise ActorLost(_first_line(error)) from error
+        finally:
+            self._requests -= 1
+        answer = answer_adapter.validate_json(line)
+        if isinstance(answer, JudgeFailed):
+            raise JudgeDied(answer.error)
+        return answer
+
+    def load(self, problem: str) -> tuple[float, int]:
+        """See `Judge.load`. Counts the requests and problems of all drivers."""
+        absent = 0.0 if self.greeting is not None else ABSENT
+        problems = self._asked.union(self._reported.problems)
+        requests = max(self._requests, self._reported.requests)
+        return absent + requests + (0.0 if problem in problems else PREPARING), len(problems)
+
+    async def start(self) -> None:
+        """See `Judge.start`. Waits until the cluster has a place for the actor. Raises Ray's errors too."""
+        async with self._starting:
+            if self.failure is not None:
+                raise self.failure
+            if self.greeting is None:
+                self._actor = self._create()
+                greeting = Greeting(*await self._actor.greet.remote())
+                if (fault := _fault_of(greeting)) is not None:
+                    self.failure = JudgeUnavailable(fault)
+                    raise self.failure
+                self.greeting = greeting
+                self._pinging = asyncio.create_task(self._ping())
+
+    async def close(self) -> None:
+        """See `Judge.close`. The actor stays for other drivers, and ends by itself when none pings it."""
+        self.failure = JudgeUnavailable(CLOSED)
+        if self._pinging is not None:
+            self._pinging.cancel()
+
+    async def end(self) -> None:
+        """End the judge itself, if it can be reached."""
+        if self.greeting is not None:
+            with suppress(ray().exceptions.RayError):
+                await self._actor.end.remote()
+
+    def _lose(self) -> None:
+        self.greeting, self._reported = None, Load(0, [])
+        self._asked.clear()
+        if self._pinging is not None:
+            self._pinging.cancel()
+
+    async def _ping(self) -> None:
+        with suppress(ray().exceptions.RayError):  # whoever asks next learns that it is lost
+            while True:
+                self._reported, said = await self._actor.ping.remote(self._driver)
+                self._on_notice(said)
+                await asyncio.sleep(PING_S)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What `ray:ADDRESS?device=cpu&judges=8&cpus=2` says."""
+
+    address: str | None
+    """Of a cluster; None for one on this machine that ends with this process."""
+
+    device: str | None
+    judges: int | None
+    cpus: int
+
+    @classmethod
+    def parse(cls, text: str) -> Wish:
+        """Read what follows `ray:`. Raises UsageError."""
+        address, _, query = text.partition("?")
+        try:
+            given = dict(parse_qsl(query, strict_parsing=True)) if query else {}
+            device, judges = given.pop("device", None), given.pop("judges", None)
+            wish = cls(
+                address or None,
+                device,
+                None if judges is None else int(judges),
+                int(given.pop("cpus", 1)),
+            )
+            if given or device not in (None, "cpu", "cuda") or min(wish.judges or 1, wish.cpus) < 1:
+                raise ValueError
+        except ValueError:
+            raise UsageError(
+                f"cannot read the executor ray:{text}; write ray, ray:ADDRESS, or for instance "
+                "ray:ADDRESS?device=cpu&judges=8&cpus=2"
+            ) from None
+        return wish
+
+
+class RayExecutor(JudgesExecutor[ActorJudge]):
+    """Judges in a Ray cluster."""
+
+    def __init__(
+        self,
+        text: str,
+        limits: Limits | None = None,
+        tools: Tools | None = None,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        """`text` is what follows `ray:` (see `Wish`). `command` starts another judge than STARK's own.
+
+        Raises UsageError if the text cannot be read or Ray is not installed.
+        """
+        super().__init__(limits, tools)
+        self._wish, self._command = Wish.parse(text), command
+        if importlib.util.find_spec("ray") is None:
+            raise UsageError("the executor ray needs Ray: pip install 'stark-kernels[ray]'")
+        self._opening = asyncio.Lock()
+        self._starts: list[asyncio.Task[None]] = []
+        """One task for each judge, which ends when it is ready or unusable."""
+
+        self._ours = False
+        """Whether this executor has started the cluster."""
+
+    async def start(self) -> None:
+        """See `JudgesExecutor.start`. Waits for one judge; others join when the cluster finds places for them."""
+        await self._ready()
+
+    async def hellos(self, within_s: float) -> dict[str, Hello | str]:
+        """By judge, what it says about itself or why it does not, after at most so many seconds."""
+        await self._ready()
+        await asyncio.wait(self._starts, timeout=within_s)
+        found: dict[str, Hello | str] = {}
+        for number, judge in enumerate(self._judges):
+            said = judge.greeting
+            at = f"judge {number}" + (f" on {said.node}" if said else "")
+            waiting = "it waits for a place in the cluster (see `ray status`)"
+            found[at] = (
+                Hello.model_validate_json(said.hello) if said else str(judge.failure or waiting)
+            )
+        return found
+
+    async def close(self) -> None:
+        """See `RequestingExecutor.close`. A cluster that this executor has started ends too."""
+        await super().close()
+        for task in self._starts:
+            task.cancel()
+        await asyncio.gather(*self._starts, return_exceptions=True)
+        if self._ours:
+            self._ours = False
+            await asyncio.gather(*(judge.end() for judge in self._judges))
+            await asyncio.to_thread(ray().shutdown)
+
+    async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
+        """See `JudgesExecutor`. A request whose actor is lost is sent again."""
+        begin = time.monotonic()
+        while True:
+            await self._ready()
+            try:
+                return await super()._ask_once(request, alone)
+            except ActorLost as lost:
+                if time.monotonic() - begin > LOSSES_S:
+                    raise JudgeUnavailable(
+                        f"for {LOSSES_S:g} s, the Ray cluster has lost every judge of this request ({lost}); "
+                        "look at `ray status`, and resume the run when the cluster works"
+                    ) from lost
+                await asyncio.sleep(LOST_PAUSE_S)
+
+    async def _ready(self) -> None:
+        """Wait until a judge is ready, or all have failed. Judges that were lost start again meanwhile."""
+        async with self._opening:
+            if not self._judges and not self._closed:
+                await self._open()
+        for number, judge in enumerate(self._judges):
+            if self._starts[number].done() and judge.greeting is None and judge.failure is None:
+                self._starts[number] = asyncio.create_task(_start(judge))
+        while not any(judge.greeting for judge in self._judges):
+            waiting = [task for task in self._starts if not task.done()]
+            if not waiting:
+                return  # to ask fails with the reason
+            done, _ = await asyncio.wait(
+                waiting, timeout=NOTICE_AFTER_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            self._notified(-1, "" if done else "waiting for a place in the Ray cluster")
+        self._notified(-1, "")
+
+    async def _open(self) -> None:
+        """Connect, and create the actors or find them."""
+        await asyncio.to_thread(self._connect)
+        cuda, number = self._judges_wanted()
+        device, threads = "cuda:0" if cuda else "cpu", os.environ.get("OMP_NUM_THREADS")
+        needs = {"num_gpus": 1} if cuda else {"num_cpus": self._wish.cpus}
+        for index in range(number):
+            actor = (
+                ray()
+                .remote(Host)
+                .options(
+                    **needs,
+                    name=f"{device} {index}",
+                    namespace=NAMESPACE,
+                    get_if_exists=True,
+                    lifetime="detached",
+                    scheduling_strategy="SPREAD",
+                    max_restarts=-1,
+                    max_concurrency=1000,
+                )
+            )
+            create = partial(actor.remote, device, threads, self._command)
+            self._judges.append(ActorJudge(create, partial(self._notified, index)))
+        self._starts = [asyncio.create_task(_start(judge)) for judge in self._judges]
+
+    def _connect(self) -> None:
+        """Connect to the cluster, or start one on this machine that demands a token of whoever connects.
+
+        Raises JudgeUnavailable.
+        """
+        address = self._wish.address
+        if address is None:
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns
+        if ray().is_initialized():
+            return
+        options = {} if address else {"include_dashboard": False}
+        try:
+            ray().init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
+        except Exception as error:  # Ray raises many kinds
+            where = (
+                f"cannot reach the Ray cluster {address}" if address else "cannot start Ray here"
+            )
+            raise JudgeUnavailable(f"{where}: {_first_line(error)}") from error
+        self._ours = address is None
+
+    def _judges_wanted(self) -> tuple[bool, int]:
+        """Whether judges need GPUs, and how many there should be. Raises JudgeUnavailable."""
+        gpus = int(ray().cluster_resources().get("GPU", 0))
+        nodes = sum(bool(node["Alive"]) for node in ray().nodes())
+        cuda = self._wish.device == "cuda" or (self._wish.device is None and gpus > 0)
+        number = self._wish.judges or (gpus if cuda else nodes)
+        if not number:
+            raise JudgeUnavailable(
+                "the Ray cluster has no GPU now; say how many it should make room for, as in "
+                "ray:ADDRESS?device=cuda&judges=8, or use device=cpu"
+            )
+        return cuda, number
+
+
+async def _start(judge: ActorJudge) -> None:
+    """Start a judge, and again whenever its actor is lost meanwhile. Whether it failed is in `judge.failure`."""
+    while judge.failure is None and judge.greeting is None:
+        try:
+            await judge.start()
+        except JudgeUnavailable:
+            return
+        except ray().exceptions.RayError as error:
+            if "creation task" in str(error):
+                judge.failure = JudgeUnavailable(
+                    f"no actor starts in the Ray cluster: {str(error).strip().splitlines()[-1]}; "
+                    f"install stark-kernels[ray]=={__version__} and PyTorch for the Python of every node"
+                )
+            await asyncio.sleep(LOST_PAUSE_S)
+
+
+def _fault_of(greeting: Greeting) -> str | None:
+    if greeting.version != __version__:
+        return (
+            f"the node {greeting.node} has STARK {greeting.version}, and here is {__version__}; "
+            "install the same version on every node"
+        )
+    return f"on the node {greeting.node}, {greeting.error}" if greeting.error else None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
