@@ -3,7 +3,7 @@
     python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--keeping 8]
 
 Every candidate is correct, but one that contains ENDS_THE_JUDGE ends this process. Each preparation appends a line with the
-problem's name to NOTES.
+problem's name to NOTES, and each cancelled request the line "cancelled".
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class FakeJudge:
         with ThreadPoolExecutor(THREADS) as pool:
             for line in sys.stdin.buffer:
                 order = order_adapter.validate_json(line)
-                if not isinstance(order, Cancel):
+                if isinstance(order, Cancel):
+                    self._note("cancelled")
+                else:
                     pool.submit(self._work, order)
 
     def _work(self, request: AnyRequest) -> None:
@@ -85,13 +87,16 @@ class FakeJudge:
 
     def _prepare(self, problem: Problem) -> None:
         if problem.digest not in self._ready:
-            with self._notes.open("a") as notes:
-                notes.write(f"{problem.name}\n")
+            self._note(problem.name)
             time.sleep(self._preparing_s)
         self._ready.pop(problem.digest, None)
         self._ready[problem.digest] = None
         for oldest in list(self._ready)[: -self._keeping]:
             del self._ready[oldest]
+
+    def _note(self, text: str) -> None:
+        with self._notes.open("a") as notes:
+            notes.write(f"{text}\n")
 
     def _say(self, answer: Answer) -> None:
         with self._saying:

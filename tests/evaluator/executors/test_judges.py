@@ -267,7 +267,7 @@ async def test_a_command_that_is_not_closed_is_a_usage_error() -> None:
         open_executor("command:ssh 'box")
 
 
-@pytest.mark.parametrize("notation", ["nothing", "command", "folder:", "ray:x"])
+@pytest.mark.parametrize("notation", ["nothing", "command", "folder:", "slurm:x"])
 def test_an_unknown_executor_is_a_usage_error(notation: str) -> None:
     with pytest.raises(UsageError, match="is not an executor"):
         open_executor(notation)

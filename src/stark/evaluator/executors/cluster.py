@@ -56,6 +56,9 @@ LOST_PAUSE_S = 1.0
 LOSSES_S = 300.0
 """Seconds for which it is. To restart an actor on another node takes about 20."""
 
+CONNECT_S = 5.0
+"""Seconds in which a cluster's head must accept a connection."""
+
 ABSENT = 1000.0
 """Load of a judge that is not ready: it is chosen only if none is."""
 
@@ -269,22 +272,23 @@ class Wish:
         """Read what follows `ray:`. Raises UsageError."""
         address, _, query = text.partition("?")
         try:
-            given = dict(parse_qsl(query, strict_parsing=True)) if query else {}
-            device, judges = given.pop("device", None), given.pop("judges", None)
-            wish = cls(
-                address or None,
-                device,
-                None if judges is None else int(judges),
-                int(given.pop("cpus", 1)),
-            )
-            if given or device not in (None, "cpu", "cuda") or min(wish.judges or 1, wish.cpus) < 1:
+            given = dict(parse_qsl(query, True, True)) if query else {}
+            device = given.pop("device", None)
+            judges = int(given.pop("judges")) if "judges" in given else None
+            cpus = int(given.pop("cpus", 1))
+            if (
+                given
+                or device not in (None, "cpu", "cuda")
+                or cpus < 1
+                or (judges is not None and judges < 1)
+            ):
                 raise ValueError
         except ValueError:
             raise UsageError(
                 f"cannot read the executor ray:{text}; write ray, ray:ADDRESS, or for instance "
                 "ray:ADDRESS?device=cpu&judges=8&cpus=2"
             ) from None
-        return wish
+        return cls(address or None, device, judges, cpus)
 
 
 class RayExecutor(JudgesExecutor[ActorJudge]):
@@ -405,7 +409,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         Raises JudgeUnavailable.
         """
         address = self._wish.address
-        if address is None:
+        if address is None and "ray" not in sys.modules:  # it reads these once
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -414,6 +418,8 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             return
         options = {} if address else {"include_dashboard": False}
         try:
+            if address is not None:
+                _require_answer(address)
             ray().init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # Ray raises many kinds
             where = (
@@ -450,6 +456,13 @@ async def _start(judge: ActorJudge) -> None:
                     f"install stark-kernels[ray]=={__version__} and PyTorch for the Python of every node"
                 )
             await asyncio.sleep(LOST_PAUSE_S)
+
+
+def _require_answer(address: str) -> None:
+    """Raise OSError unless something listens at HOST:PORT. Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and "://" not in address and port.isdecimal():
+        socket.create_connection((host, int(port)), CONNECT_S).close()
 
 
 def _fault_of(greeting: Greeting) -> str | None:
