@@ -12,10 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by its path
 
-import bench_samples as samples
-
 from stark.core.bench import Cell
 from stark.store import Store
+from support import benches as samples
 from support.executor import FakeExecutor
 from support.model import ScriptedModel
 from support.replies import team_reply

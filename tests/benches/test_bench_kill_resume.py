@@ -11,12 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-import bench_samples as samples
 import pytest
 
 from stark.core.call import spent_by_role
 from stark.problems import load_all
 from stark.store import Store
+from support import benches as samples
 
 WORKER = Path(__file__).parent / "bench_worker.py"
 KILLS = 5

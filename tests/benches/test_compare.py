@@ -3,10 +3,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from bench_samples import attempt, kernel, result
 
 from stark.benches.compare import Difference, compare
 from stark.benches.results import Result
+from support.benches import attempt, kernel, result
 
 
 def of(strategy: str, speedups: dict[str, float | None], seed: int = 1) -> list[Result]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import bench_samples as samples
 import pytest
 
 from stark.benches.grid import lay_out
@@ -11,6 +10,7 @@ from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.usage import Budget
 from stark.store import Store
+from support import benches as samples
 
 SUITE = folders([samples.EXAMPLES])
 

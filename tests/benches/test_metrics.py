@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from bench_samples import attempt, kernel, result, speedup
 
 from stark.benches import metrics
 from stark.core.usage import Spent
+from support.benches import attempt, kernel, result, speedup
 
 HALF = {"plan": Spent(calls=3, input_tokens=100, output_tokens=20, dollars=0.5)}
 

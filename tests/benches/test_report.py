@@ -11,9 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-import bench_samples as samples
 import pytest
-from bench_samples import attempt, kernel, result
 
 from stark.benches.document import write_report
 from stark.benches.metrics import geomean
@@ -27,6 +25,8 @@ from stark.core.errors import UsageError
 from stark.core.usage import Budget, Spent
 from stark.search.repairs import failures_repaired
 from stark.store import Store
+from support import benches as samples
+from support.benches import attempt, kernel, result
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import bench_samples as samples
 import pytest
 
 from stark.benches.report import make_report
@@ -22,6 +21,7 @@ from stark.core.reference import Reference
 from stark.core.run import Ended
 from stark.core.usage import Budget
 from stark.store import Store
+from support import benches as samples
 from support.executor import FakeExecutor
 from support.model import ScriptedModel
 from support.replies import team_reply

@@ -2,7 +2,7 @@
 
     python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--keeping 8]
 
-Every candidate is correct, but one that contains ENDS_THE_JUDGE ends this process. Each preparation appends a line with the
+Every candidate is correct, or with --inventing has the verdict that FakeExecutor gives it, but one that contains ENDS_THE_JUDGE ends this process. Each preparation appends a line with the
 problem's name to NOTES, and each cancelled request the line "cancelled".
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by its path
 
+from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
 from stark.evaluator.protocol import (
     Answer,
@@ -45,11 +46,18 @@ class FakeJudge:
     """Has one made-up device, and reads requests from standard input as the real judge does."""
 
     def __init__(
-        self, notes: Path, preparing_s: float, judging_s: float, keeping: int, device_class: str
+        self,
+        notes: Path,
+        preparing_s: float,
+        judging_s: float,
+        keeping: int,
+        device_class: str,
+        inventing: bool,
     ) -> None:
         self._notes, self._preparing_s, self._judging_s = notes, preparing_s, judging_s
         self._device = threading.Lock()
         self._keeping, self._device_class = keeping, device_class
+        self._inventing = inventing
         self._ready: dict[str, None] = {}
         """Digests of the prepared problems, the most recent last."""
 
@@ -82,8 +90,14 @@ class FakeJudge:
                 Described(id=request.id, reference=reference, device_class=self._device_class)
             )
         else:
-            found = correct(EAGER_MS)
+            found = self._evaluation(request)
             self._say(Evaluated(id=request.id, evaluation=found, device_class=self._device_class))
+
+    def _evaluation(self, request: Evaluate) -> Evaluation:
+        if not self._inventing:
+            return correct(EAGER_MS)
+        asked = request.problem, request.candidate, request.effort
+        return asyncio.run(FakeExecutor().evaluate(*asked))
 
     def _prepare(self, problem: Problem) -> None:
         if problem.digest not in self._ready:
@@ -112,6 +126,7 @@ def main() -> None:
     parser.add_argument("--judging-s", type=float, default=0.02)
     parser.add_argument("--keeping", type=int, default=8)
     parser.add_argument("--device-class", default="invented")
+    parser.add_argument("--inventing", action="store_true")
     options = parser.parse_args()
     FakeJudge(
         options.notes,
@@ -119,6 +134,7 @@ def main() -> None:
         options.judging_s,
         options.keeping,
         options.device_class,
+        options.inventing,
     ).serve()
 
 

@@ -16,11 +16,16 @@ import pytest
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.cluster_utils")
 
+from stark.benches.report import make_report
 from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Correct, Crashed
-from stark.evaluator.executors import cluster
+from stark.core.judging import Limits
+from stark.evaluator.executors import FolderExecutor, cluster, serve_folder
 from stark.evaluator.executors.cluster import RayExecutor
+from stark.evaluator.executors.judges import CommandsExecutor
+from stark.store import Store
 from support import FAKE_JUDGE
+from support import benches as samples
 from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.judge import ENDS_THE_JUDGE
 
@@ -186,3 +191,30 @@ async def test_a_cluster_that_is_not_there_is_named() -> None:
     with pytest.raises(JudgeUnavailable, match=r"cannot reach the Ray cluster 127\.0\.0\.1:1"):
         await executor.describe(PROBLEM)
     await executor.close()
+
+
+async def test_the_same_bench_gives_the_same_trees_and_verdicts(
+    address: str, tmp_path: Path
+) -> None:
+    judge = [sys.executable, FAKE_JUDGE, str(tmp_path / "notes"), "--inventing"]
+    workers = CommandsExecutor([judge, judge])
+    (shared := tmp_path / "shared").mkdir()
+    executors = {
+        "local": CommandsExecutor([judge, judge]),
+        "ray": RayExecutor(address, command=judge),
+        "folder": FolderExecutor(shared, Limits()),
+    }
+    serving = asyncio.create_task(serve_folder(shared, workers, False, lambda _: None))
+    reports = {}
+    for name, executor in executors.items():
+        with Store.open(f"sqlite:///{tmp_path}/{name}.db") as store:
+            bench = samples.new_bench(store, 3, name="same", problems=samples.PROBLEMS[:2])
+            await samples.work(store, bench, 3, executor)
+            reports[name] = samples.timeless(make_report(store, bench))
+    serving.cancel()
+    end(executors["ray"])
+    for executor in (*executors.values(), workers):
+        await executor.close()
+
+    assert len(reports["local"]["runs"]) == 6
+    assert reports["local"] == reports["ray"] == reports["folder"]
