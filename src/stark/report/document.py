@@ -25,7 +25,7 @@ from stark.report.facts import run_facts
 from stark.report.happened import Happened, happened
 from stark.report.headline import Headline, headline
 from stark.report.roofline_document import RooflineDocument, roofline_document
-from stark.report.spending import Row, spending_notes, spending_rows
+from stark.report.spending import Row, run_notes, spending_rows
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 
@@ -93,6 +93,8 @@ class RunDocument(Frozen):
     spent: Spent
     roles: dict[str, Spent]
     spending: tuple[Row, ...]
+    """By role; empty for a replay, which pays nothing."""
+
     spending_notes: tuple[str, ...]
     roofline: RooflineDocument | None
     happened: tuple[Happened, ...]
@@ -151,8 +153,8 @@ def run_document_of(
         failures_repaired=repaired,
         spent=view.spent,
         roles=view.roles,
-        spending=tuple(spending_rows(view.roles)),
-        spending_notes=tuple(spending_notes(view.roles)),
+        spending=() if view.run.is_replay else tuple(spending_rows(view.roles)),
+        spending_notes=tuple(run_notes(view)),
         roofline=reference and _roofline(reference, by_id, None if best is None else best.id),
         happened=happened(view, finished),
     )

@@ -140,9 +140,8 @@ function happenings(run) {
 }
 
 function spending(run) {
-  if (!run.spending.length) return [h("p", { class: "quiet" }, "No model was called.")];
   return [
-    table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], run.spending, [1, 2, 3, 4, 5]),
+    run.spending.length ? table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], run.spending, [1, 2, 3, 4, 5]) : "",
     ...run.spending_notes.map((note) => h("p", { class: "quiet" }, note)),
   ];
 }
