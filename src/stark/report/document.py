@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Literal
 
 from stark.core.base import Frozen
+from stark.core.device import device_class
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Action, Node
 from stark.core.reference import Reference
@@ -57,6 +58,9 @@ class RunDocument(Frozen):
     headline: Headline
     facts: tuple[tuple[str, str], ...]
     """The configuration, the device and the reference, as names with texts."""
+
+    device: str | None
+    """The device and what builds and runs kernels there, on which times depend; null until the reference is measured."""
 
     reference: Reference | None
     reference_latency_ms: float | None
@@ -127,6 +131,7 @@ def run_document_of(
         run=view.run,
         headline=headline(view, standing, best, len(finished), reply),
         facts=tuple(run_facts(view)),
+        device=reference and device_class(reference.device, reference.versions),
         reference=reference,
         reference_latency_ms=reference and reference.latency_ms,
         attempts=tuple(by_id[id] for id in sorted(by_id)),

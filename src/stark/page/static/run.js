@@ -134,9 +134,10 @@ function leaderboard(run) {
 
 function happenings(run) {
   const item = (one) => h("li", null,
-    badge(one.status, ""), h("span", { class: "when", title: "active time of the run" }, one.time ?? ""),
+    badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
     h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", visible(one.text)));
-  return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)));
+  return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)),
+    run.happened.some((one) => one.time) ? h("p", { class: "quiet" }, "Times since the start of the run, in minutes and seconds, without pauses.") : "");
 }
 
 function spending(run) {
