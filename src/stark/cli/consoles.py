@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import IO, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 WIDEST = 160
@@ -17,7 +19,7 @@ PIPED = 120
 
 def console(stderr: bool = False) -> Console:
     """A console for standard output, or for standard error."""
-    made = _Enduring(stderr=stderr, highlight=False, markup=False, emoji=False)
+    made = _Guarded(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
         made.width = PIPED
     elif made.width > WIDEST:
@@ -41,16 +43,34 @@ def print_json(document: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Write a text unchanged to standard output."""
+    """Write a text to standard output: to a file or a pipe unchanged."""
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text.translate(_SHOWN) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     except BrokenPipeError:
         _write_nowhere(sys.stdout)
 
 
-class _Enduring(Console):
-    """Keeps working when the reading end of the pipe is closed, as after `| head`; a Rich console would exit."""
+_SHOWN: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    **dict.fromkeys((*range(0x7F, 0xA0), 0x61C, *range(0x200B, 0x2010)), "\ufffd"),
+    **dict.fromkeys((*range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF), "\ufffd"),
+}
+"""What is shown of characters that command a terminal, or that hide or reorder the text beside them."""
+
+
+class _Guarded(Console):
+    """Shows texts of models and programs as text, and outlives the reading end of its pipe, as after `| head`."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        if isinstance(renderable, str):
+            renderable = Text(renderable.translate(_SHOWN))
+        elif isinstance(renderable, Text):
+            renderable = renderable.copy()
+            renderable.plain = renderable.plain.translate(_SHOWN)
+        return super().render(renderable, options)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
