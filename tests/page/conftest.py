@@ -1,8 +1,11 @@
-"""The shipped recordings as a store."""
+"""The shipped recordings as a store, and one browser."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from page_samples import Browser, chromium
 
 from stark.store import Store
 from support.recordings import fill
@@ -15,3 +18,9 @@ def recorded_store(tmp_path_factory: pytest.TempPathFactory) -> str:
     with Store.open(address) as store:
         fill(store)
     return address
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found

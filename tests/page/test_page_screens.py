@@ -11,18 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_samples import RESULTS, Browser, chromium, opened, serving
+from page_samples import RESULTS, Browser, opened, serving
 
 import stark
-from stark.core.call import Call, Message, Reply
-from stark.core.candidate import Candidate
-from stark.core.evaluation import Crashed
-from stark.core.node import Node, Selection
-from stark.core.plan import Anchor, Plan
-from stark.core.usage import Cost
-from stark.page.file import html_file
+from stark.core.node import Selection
 from stark.recorded import read_recording
-from stark.report.view import RunView
 from stark.store import Store
 from support.executor import FakeExecutor
 from support.nodes import CPU, correct, working
@@ -42,17 +35,6 @@ VISITS = {
 """Screens by theme and width: each in one of them, since a visit takes a second."""
 
 TIMES = "\N{MULTIPLICATION SIGN}"
-
-HOSTILE = (
-    "<script>window.owned = 1</script><img src=x onerror='window.owned = 1'>"
-    "\x1b[31mred\x1b[0m \u202eabc </pre></script><!--"
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -197,20 +179,6 @@ def test_a_wrong_address_gets_a_sentence(browser: Browser, site: str) -> None:
         assert "no such screen" in page.locator("main .problem").inner_text()
 
 
-def test_the_file_opens_without_a_network(browser: Browser, tmp_path: Path) -> None:
-    [recording] = RESULTS.rglob("level1-36-rmsnorm.json.gz")
-    view = RunView.of_recording(read_recording(recording))
-    file = tmp_path / "run.html"
-    file.write_text(html_file(view))
-    with browser.page(offline=True) as page:
-        said = opened(page, file.as_uri()).locator("main").inner_text()
-        assert f"3.00{TIMES}" in said and "~135,915 tokens" in said
-        page.get_by_role("treeitem").nth(3).click()
-        page.locator(".diff").wait_for()
-        page.get_by_role("link", name="Device").click()
-        page.get_by_text("python 3.12").wait_for()
-
-
 def test_a_run_is_shown_while_it_goes_on(browser: Browser, tmp_path: Path) -> None:
     [recording] = RESULTS.rglob("masked-softmax-sampling.json.gz")
     address = f"sqlite:///{tmp_path}/stark.db"
@@ -268,42 +236,3 @@ def test_the_first_run_of_a_store_appears(browser: Browser, tmp_path: Path) -> N
         store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
         page.locator(".row.running").wait_for()
         assert "in progress" in page.locator(".row.running").inner_text()
-
-
-def test_hostile_texts_change_nothing_but_their_box(browser: Browser, tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path}/stark.db"
-    huge = HOSTILE + "\ud800" + "x" * 4_000_000
-    with Store.open(address) as store:
-        _begin(store)
-        store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
-        asked = store.begin_call("live", 1, "solo", HOSTILE, Cost())
-        call = Call(
-            attempt=1,
-            turn=0,
-            role="solo",
-            messages=(Message(speaker="user", text=huge),),
-            reply=Reply(text=huge, model=HOSTILE),
-        )
-        store.add_call("live", call, asked, 1.0)
-        anchor = Anchor(name="a", first_line=1, last_line=2, instruction=HOSTILE)
-        node = Node(
-            id=1,
-            parent=0,
-            action="improve",
-            role="solo",
-            plan=Plan(action="edit", title=HOSTILE[:60], strategy=HOSTILE, anchors=(anchor,)),
-            candidate=Candidate(language="cpp", source=huge),
-            evaluation=Crashed(phase="verify", error=huge, output=HOSTILE, warnings=(HOSTILE,)),
-        )
-        store.add_node("live", node, 1.0)
-    with serving(address) as site, browser.page() as page:
-        opened(page, f"{site}#/run/live")
-        assert "<script>" in page.get_by_role("treeitem").inner_text()
-        opened(page, f"{site}#/run/live/1")
-        assert page.evaluate("window.owned === undefined")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        said = page.locator(".said").inner_text()
-        assert "␛[31mred" in said and "⟨202E⟩" in said and len(said) < 300_000
-        page.locator("details.call > summary").click()
-        page.get_by_role("button", name="Show all").last.wait_for()
-        assert page.evaluate("window.owned === undefined")

@@ -17,6 +17,18 @@ PIPED = 120
 """Columns if the stream is not a terminal."""
 
 
+_SHOWN: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    **dict.fromkeys((*range(0x7F, 0xA0), 0x61C, *range(0x200B, 0x2010)), "\ufffd"),
+    **dict.fromkeys((*range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF), "\ufffd"),
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),  # surrogates, which cannot be encoded
+}
+"""What is shown of characters that command a terminal, or that hide or reorder the text beside them."""
+
+_ESCAPED = {code: f"\\u{code:04x}" for code in _SHOWN if code >= 0x7F}
+"""The same characters in JSON, which itself escapes those of ASCII."""
+
+
 def console(stderr: bool = False) -> Console:
     """A console for standard output, or for standard error."""
     made = _Guarded(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -39,24 +51,18 @@ def say(line: str, stderr: bool = False) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document to standard output."""
-    write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    write(text.translate(_ESCAPED) + "\n")
 
 
 def write(text: str) -> None:
-    """Write a text to standard output: to a file or a pipe unchanged."""
+    """Write a text to standard output, to a file or a pipe unchanged."""
+    shown = text.translate(_SHOWN) if sys.stdout.isatty() else text
     try:
-        sys.stdout.write(text.translate(_SHOWN) if sys.stdout.isatty() else text)
+        sys.stdout.write(shown.encode("utf-8", "replace").decode())
         sys.stdout.flush()
     except BrokenPipeError:
         _write_nowhere(sys.stdout)
-
-
-_SHOWN: dict[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
-    **dict.fromkeys((*range(0x7F, 0xA0), 0x61C, *range(0x200B, 0x2010)), "\ufffd"),
-    **dict.fromkeys((*range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF), "\ufffd"),
-}
-"""What is shown of characters that command a terminal, or that hide or reorder the text beside them."""
 
 
 class _Guarded(Console):

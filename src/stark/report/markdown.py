@@ -25,7 +25,7 @@ def run_markdown(document: RunDocument) -> str:
 
 def _lines(document: RunDocument) -> Iterator[str]:
     run, line = document.run, document.headline
-    yield f"### {escaped(run.problem.name)}: {line.claims[0].text if line.claims else line.outcome}"
+    yield f"### {escaped(run.problem.name)}: {escaped(line.claims[0].text) if line.claims else line.outcome}"
     yield ""
     yield escaped(line.sentence)
     if line.claims:

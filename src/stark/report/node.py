@@ -16,8 +16,11 @@ from stark.core.node import ROOT, Node
 from stark.report.attempt_document import Judgement, NodeDocument
 from stark.report.facts import WARNING
 from stark.report.spending import spending, spending_notes
-from stark.report.tables import STATUS_STYLES, facts
+from stark.report.tables import STATUS_STYLES, brief, facts
 from stark.report.view import RunView
+
+LARGE_SOURCE = 200_000
+"""Characters of a source that are shown; a larger one is not compared."""
 
 
 def node_of(view: RunView, attempt: int) -> Node:
@@ -50,11 +53,11 @@ def _plan(document: NodeDocument) -> Iterator[RenderableType]:
         return
     title = f"plan of attempt {document.parent}" if document.action == "debug" else "plan"
     yield Rule(f"{title}: {plan.action}", align="left")
-    yield Text(plan.strategy)
+    yield Text(brief(plan.strategy))
     for anchor in plan.anchors:
         lines = f", lines {anchor.first_line} to {anchor.last_line}" if document.anchored else ""
         yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), lines)
-        yield Text(anchor.instruction)
+        yield Text(brief(anchor.instruction))
 
 
 def _changes(document: NodeDocument) -> Iterator[RenderableType]:
@@ -62,7 +65,8 @@ def _changes(document: NodeDocument) -> Iterator[RenderableType]:
     if document.node.candidate is None:
         return
     source = document.node.candidate.source
-    if document.parent == ROOT or document.before is None:
+    large = max(len(source), len(document.before or "")) > LARGE_SOURCE
+    if document.parent == ROOT or document.before is None or large:
         yield Rule("source", align="left")
         yield python(source)
         return
@@ -79,7 +83,7 @@ def _judged(title: str, judgement: Judgement) -> Iterator[RenderableType]:
     yield judgement_table(judgement)
     if judgement.output.strip():
         yield Rule("end of the output", align="left")
-        yield Text(judgement.output.rstrip())
+        yield Text(brief(judgement.output.rstrip()))
 
 
 def judgement_table(judgement: Judgement) -> Table:
@@ -87,7 +91,7 @@ def judgement_table(judgement: Judgement) -> Table:
     table, status = facts(), judgement.summary.status
     table.add_row("status", Text(status.replace("_", " "), STATUS_STYLES[status]))
     for name, text in judgement.facts:
-        table.add_row(Text(name), Text(text, "yellow" if name == WARNING else ""))
+        table.add_row(Text(name), Text(brief(text), "yellow" if name == WARNING else ""))
     for case, found in judgement.profiles.items():
         table.add_row(Text(f"profile {case}".strip()), Text("\n".join(found.lines)))
     return table
@@ -115,4 +119,4 @@ def python(source: str) -> Syntax:
 
 
 def _code(text: str, language: str) -> Syntax:
-    return Syntax(text, language, background_color="default", word_wrap=True)
+    return Syntax(brief(text, LARGE_SOURCE), language, background_color="default", word_wrap=True)

@@ -16,7 +16,7 @@ from stark.report.evaluation_document import EvaluationDocument
 from stark.report.facts import WARNING
 from stark.report.runs_document import RunLine
 from stark.report.spending import spending
-from stark.report.tables import STATUS_STYLES, columns, facts
+from stark.report.tables import STATUS_STYLES, brief, columns, facts
 from stark.report.tree import TreeTable
 
 ROOM_FOR_ERRORS = 80
@@ -28,7 +28,7 @@ def run_text(document: RunDocument, width: int) -> RenderableType:
     parts: list[RenderableType] = [_header(document)]
     if document.reference_latency_ms is not None:
         tree = TreeTable(
-            document.run.problem.name,
+            brief(document.run.problem.name, 200),
             milliseconds(document.reference_latency_ms),
             {each.attempt: each for each in document.attempts},
             {each.attempt: each for each in document.pending},
@@ -48,7 +48,7 @@ def _header(document: RunDocument) -> RenderableType:
     """The run's configuration, device and reference."""
     table = facts()
     for name, text in document.facts:
-        table.add_row(Text(name), Text(text, "yellow" if name == WARNING else ""))
+        table.add_row(Text(name), Text(brief(text), "yellow" if name == WARNING else ""))
     return table
 
 
