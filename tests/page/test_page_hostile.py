@@ -45,7 +45,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     address = f"sqlite:///{tmp_path_factory.mktemp('hostile')}/stark.db"
     [path] = RESULTS.rglob("masked-softmax-sampling.json.gz")
     recorded = read_recording(path)
-    problem = recorded.run.problem.model_copy(update={"name": NAME + "x" * 10_000_000})
+    problem = recorded.run.problem.model_copy(update={"name": NAME + "x" * 1_000_000})
     with Store.open(address) as store:
         store.create_run(recorded.run.model_copy(update={"id": NAME, "problem": problem}))
         store.set_reference(NAME, recorded.reference)
@@ -86,11 +86,11 @@ def view(address: str) -> RunView:
         return RunView.of_store(store, NAME)
 
 
-def check(page: Any, run: str) -> None:
-    """The run and one of its attempts, as any page shows them."""
+def check(page: Any, *rows: int) -> None:
+    """The run and some of its attempts, as any page shows them."""
     assert "<script>" in page.get_by_role("treeitem").first.inner_text()
     assert page.locator("h1").inner_text().startswith("a\"'/../<script>")
-    for row in (0, 1):
+    for row in rows:
         page.get_by_role("treeitem").nth(row).click()
         page.locator(".said").wait_for()
         said = page.locator(".said").inner_text()
@@ -116,14 +116,14 @@ def test_hostile_texts_on_the_page(browser: Browser, address: str) -> None:
         opened(page, site)
         page.get_by_role("link", name="<script>").click()
         page.get_by_role("treeitem").first.wait_for()
-        check(page, NAME)
+        check(page, 0)
 
 
 def test_hostile_texts_in_a_file(browser: Browser, view: RunView, tmp_path: Path) -> None:
     file = tmp_path / "run.html"
     file.write_text(html_file(view), encoding="utf-8", errors="replace")
     with browser.page(offline=True) as page:
-        check(opened(page, file.as_uri()), NAME)
+        check(opened(page, file.as_uri()), 0, 1)
 
 
 def test_hostile_texts_in_a_comment(view: RunView) -> None:
