@@ -64,13 +64,15 @@ def test_every_shipped_recording_as_one_file(path: Path, page: Any, tmp_path: Pa
     page.locator("main h1").wait_for()
     shown = page.locator("main").inner_text()
     assert [] == [each for each in figures(document) if each not in shown]
-    rows = page.evaluate("[...document.querySelectorAll('.row')].map((row) => row.innerText)")
-    assert len(document.attempts) == len(rows)
+    rows = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.row')].map((row) => [row.dataset.id, row.textContent]))"
+    )
+    assert {str(each.attempt) for each in document.attempts} == set(rows)
     for attempt in document.attempts:
-        [row] = [row for row in rows if row.split()[0] == str(attempt.attempt)]
         if attempt.figures:
-            assert attempt.figures.latency in row
-            assert attempt.figures.speedups["eager"].replace("x", TIMES) in row
+            assert attempt.figures.latency in rows[str(attempt.attempt)]
+            eager = attempt.figures.speedups["eager"].replace("x", TIMES)
+            assert eager in rows[str(attempt.attempt)]
 
 
 def figures(document: RunDocument) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from page_samples import SHIPPED, make_app
 
+from stark.page import source
 from stark.report.attempt_document import NodeDocument
 from stark.report.document import RunDocument, run_document
 from stark.report.runs_document import RunsDocument
@@ -118,7 +119,8 @@ def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
     assert b"" == (tmp_path / "stark.db").read_bytes()
 
 
-def test_a_locked_store_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_locked_store_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "BUSY_S", 0.1)
     Store.open(f"sqlite:///{tmp_path}/stark.db").close()
     connection = sqlite3.connect(tmp_path / "stark.db", isolation_level=None)
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
