@@ -15,6 +15,8 @@ from page_samples import RESULTS, Browser, opened, serving
 
 import stark
 from stark.core.node import Selection
+from stark.evaluator.judge.building.cache import locks_below
+from stark.evaluator.judge.lock import DeviceLock
 from stark.recorded import read_recording
 from stark.store import Store
 from support.executor import FakeExecutor
@@ -180,6 +182,16 @@ def test_a_bench_leads_to_its_runs(page: Any, site: str) -> None:
     assert 12 == page.locator("circle.dot").count()
     page.get_by_role("link", name="moving_average").first.click()
     page.get_by_role("heading", name="moving_average").wait_for()
+
+
+def test_the_devices_of_this_machine_are_watched(
+    page: Any, site: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STARK_CACHE", str(tmp_path))
+    with DeviceLock(locks_below(tmp_path), "cpu-here", 17, lambda _: None).turn():
+        opened(page, f"{site}#/devices")
+        page.get_by_text("CPU of here: judge 17 measures, 0 waiting").wait_for()
+    page.get_by_text("No judge uses a device").wait_for()
 
 
 def test_a_wrong_address_gets_a_sentence(page: Any, site: str) -> None:

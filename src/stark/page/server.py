@@ -20,6 +20,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from stark.core.errors import StarkError, StoreError
+from stark.evaluator.judge.building.cache import cache_folder, locks_below
+from stark.evaluator.judge.lock import queues
 from stark.page import documents
 from stark.page.bundle import bundled
 from stark.page.control import Control
@@ -73,6 +75,7 @@ class Page:
             Route("/api/runs/{run:path}", self._run),
             Route("/api/benches/{name:path}", self._bench),
             Route("/api/devices", self._devices),
+            Route("/api/queues", _queues),
             Route("/api/news", self._news),
         ]
 
@@ -118,6 +121,12 @@ class Page:
         except StarkError as error:
             code = 503 if isinstance(error, StoreError) else 404
             return JSONResponse({"error": str(error)}, code)
+
+
+async def _queues(_: Request) -> Response:
+    """The devices of this machine that judges use now."""
+    found = queues(locks_below(cache_folder()))
+    return JSONResponse({"version": 1, "queues": [each._asdict() for each in found]})
 
 
 def _have(request: Request) -> int:
