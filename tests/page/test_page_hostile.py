@@ -61,7 +61,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def call() -> Call:
-    asked = (Message(speaker="user", text=HUGE),)
+    asked = (Message(speaker="user", text=HOSTILE),)
     return Call(
         attempt=1, turn=0, role="solo", messages=asked, reply=Reply(text=HUGE, model=HOSTILE)
     )

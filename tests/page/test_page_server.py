@@ -91,6 +91,15 @@ def test_it_answers_with_the_documents(client: starlette.TestClient, recorded_st
     assert 3 == len(client.get("/api/devices").json()["devices"])
 
 
+def test_a_recording_that_stops_early_says_so(client: starlette.TestClient) -> None:
+    runs = client.get("/api/runs").json()["runs"]
+    [early] = [each for each in runs if each["attempts"] < each["budget_attempts"]]
+
+    run = client.get(f"/api/runs/{early['id']}").json()
+    assert "recorded after 7 of 8 attempts" == run["ended"]["detail"]
+    assert "there was no final check" in run["headline"]["sentence"]
+
+
 def test_what_is_not_there_gets_a_sentence(client: starlette.TestClient) -> None:
     for path in ("runs/nothing", f"runs/{RMSNORM}/attempts/99", "benches/nothing"):
         answered = client.get(f"/api/{path}")

@@ -137,7 +137,7 @@ function happenings(run) {
     badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
     h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", one.text));
   return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)),
-    run.happened.some((one) => one.time) ? h("p", { class: "quiet" }, "Times since the start of the run, in minutes and seconds, without pauses.") : "");
+    run.happened.some((one) => one.time) ? h("p", { class: "quiet" }, "Times since the start of the run (hours:minutes:seconds), without pauses.") : "");
 }
 
 function spending(run) {
