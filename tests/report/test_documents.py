@@ -100,10 +100,10 @@ def test_the_device_is_stated_with_what_builds_and_runs_kernels_there() -> None:
 
     assert 'Invented "CPU" \\x, 132 cores; torch 2.13.0' == found.device
     device, software = (dict(found.facts)[name] for name in ("device", "software"))
-    assert ('Invented "CPU" \\x (x86_64), 132 cores', "torch 2.13.0") == (device, software)
+    assert ('Invented "CPU" \\x (sm_90), 132 cores', "torch 2.13.0") == (device, software)
     assert "judged on Invented" in run_markdown(found) and "132 cores; torch" in run_markdown(found)
     for text in (notebook_html(found), text_of(run_text(found, 120))):
-        assert "(x86_64), 132 cores" in text
+        assert "(sm_90), 132 cores" in text
 
 
 def test_events_have_times_since_the_start() -> None:

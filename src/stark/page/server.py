@@ -20,8 +20,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from stark.core.errors import StarkError, StoreError
-from stark.evaluator.judge.building.cache import cache_folder, locks_below
-from stark.evaluator.judge.lock import queues
 from stark.page import documents
 from stark.page.bundle import bundled
 from stark.page.control import Control
@@ -125,6 +123,10 @@ class Page:
 
 async def _queues(_: Request) -> Response:
     """The devices of this machine that judges use now."""
+    # half a megabyte that few pages need
+    from stark.evaluator.judge.building.cache import cache_folder, locks_below
+    from stark.evaluator.judge.lock import queues
+
     found = queues(locks_below(cache_folder()))
     return JSONResponse({"version": 1, "queues": [each._asdict() for each in found]})
 
