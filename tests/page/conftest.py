@@ -1,4 +1,4 @@
-"""The shipped recordings as a store, and one browser."""
+"""The shipped recordings as a store, and a browser for each file of tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def recorded_store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return address
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as found:
         yield found
