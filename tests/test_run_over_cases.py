@@ -117,7 +117,7 @@ async def test_a_report_shows_the_objective_and_each_case(store: Store) -> None:
     assert ratio == pytest.approx(decode**0.75)
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(run_text(view, 200))
+        console.print(run_text(run_document(view), 200))
     said = " ".join(capture.get().split())
     assert "reference 2.00 ms in eager mode (geometric mean) objective weighted geometric" in said
     assert "- decode 1.00 ms in eager mode; roofline" in said

@@ -156,8 +156,8 @@ def record(store: Store, run: Run) -> Recording:
 def keep(recording: Recording, store: Store) -> None:
     """Store a recorded run under its own id, so that it can be shown beside others. Raises StoreError if the id is taken.
 
-    A recording has no times. The time of an attempt is what the calls of the attempts finished until then took together. The run
-    counts as ended when it has as many attempts as its budget allows.
+    A recording has no times. The time of an attempt is what the calls of the attempts finished until then took together.
+    The run counts as ended, since nothing more will come.
     """
     run, elapsed_s = recording.run, 0.0
     store.create_run(run)
@@ -174,8 +174,12 @@ def keep(recording: Recording, store: Store) -> None:
         store.add_node(run.id, node, elapsed_s)
     for attempt, found in recording.promotions.items():
         store.add_promotion(run.id, attempt, found)
-    if (made := len(recording.nodes)) >= run.config.budget.attempts:
+    made, most = len(recording.nodes), run.config.budget.attempts
+    if made >= most:
         store.end_run(run.id, Ended(kind="attempts", detail=f"{made} attempts made"))
+    else:
+        stopped = f"recorded after {made} of {most} attempts"
+        store.end_run(run.id, Ended(kind="recorded", detail=stopped))
 
 
 def _without_paths(config: RunConfig) -> RunConfig:

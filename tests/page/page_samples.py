@@ -58,6 +58,7 @@ class Browser:
         page = context.new_page()
         page.set_default_timeout(10_000)
         errors: list[str] = []
+        page.errors = errors
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
         try:
@@ -84,8 +85,10 @@ def chromium() -> Iterator[Browser]:
 
 
 def opened(page: Any, address: str) -> Any:
-    """Open a screen and wait until it is drawn; returns the page."""
-    page.goto("about:blank")
+    """Open a screen and wait until it is drawn, in a page that may show another one; returns the page."""
+    if page.url == address:
+        page.goto("about:blank")
+    page.evaluate("document.querySelector('main > *')?.setAttribute('data-old', '')")
     page.goto(address)
-    page.locator("main h1").wait_for()
+    page.locator("main > :not([data-old]) h1").wait_for()
     return page

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from page_samples import SHIPPED, make_app
 
+from stark.page import source
 from stark.report.attempt_document import NodeDocument
 from stark.report.document import RunDocument, run_document
 from stark.report.runs_document import RunsDocument
@@ -90,6 +91,15 @@ def test_it_answers_with_the_documents(client: starlette.TestClient, recorded_st
     assert 3 == len(client.get("/api/devices").json()["devices"])
 
 
+def test_a_recording_that_stops_early_says_so(client: starlette.TestClient) -> None:
+    runs = client.get("/api/runs").json()["runs"]
+    [early] = [each for each in runs if each["attempts"] < each["budget_attempts"]]
+
+    run = client.get(f"/api/runs/{early['id']}").json()
+    assert "recorded after 7 of 8 attempts" == run["ended"]["detail"]
+    assert "there was no final check" in run["headline"]["sentence"]
+
+
 def test_what_is_not_there_gets_a_sentence(client: starlette.TestClient) -> None:
     for path in ("runs/nothing", f"runs/{RMSNORM}/attempts/99", "benches/nothing"):
         answered = client.get(f"/api/{path}")
@@ -118,7 +128,8 @@ def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
     assert b"" == (tmp_path / "stark.db").read_bytes()
 
 
-def test_a_locked_store_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_locked_store_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "BUSY_S", 0.1)
     Store.open(f"sqlite:///{tmp_path}/stark.db").close()
     connection = sqlite3.connect(tmp_path / "stark.db", isolation_level=None)
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")

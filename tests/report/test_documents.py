@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from report_samples import RUN, reference
+from report_samples import RUN, reference, text_of
 
 from stark.core.node import Node
 from stark.report.attempt_document import NodeDocument, node_document
 from stark.report.document import RunDocument, run_document
 from stark.report.markdown import escaped, run_markdown
 from stark.report.notebook import notebook_html
+from stark.report.run import run_text
 from stark.report.schema import schema
 from stark.report.view import RunView
 from support.nodes import correct, failing, failure, working
@@ -92,6 +93,23 @@ def test_a_run_that_ended_without_a_final_check_says_so() -> None:
 
     assert "there was no final check" in run_document(recorded).headline.sentence
     assert "still to come" in run_document(running).headline.sentence
+
+
+def test_the_device_is_stated_with_what_builds_and_runs_kernels_there() -> None:
+    found = run_document(view(working(1)))
+
+    assert 'Invented "CPU" \\x, 132 cores; torch 2.13.0' == found.device
+    device, software = (dict(found.facts)[name] for name in ("device", "software"))
+    assert ('Invented "CPU" \\x (sm_90), 132 cores', "torch 2.13.0") == (device, software)
+    assert "judged on Invented" in run_markdown(found) and "132 cores; torch" in run_markdown(found)
+    for text in (notebook_html(found), text_of(run_text(found, 120))):
+        assert "(sm_90), 132 cores" in text
+
+
+def test_events_have_times_since_the_start() -> None:
+    found = run_document(view(working(1), working(2), finished_s={1: 42.0, 2: 3750.0}))
+
+    assert ["+1:02:30", "+0:42"] == [each.time for each in found.happened]
 
 
 def test_the_best_kernels_warnings_are_in_the_headline() -> None:

@@ -9,11 +9,12 @@ from report_samples import CANDIDATE, RUN, node_of_source, reference, text_of
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Evaluation
 from stark.evaluating import Judged, shortfall
+from stark.report.attempt_document import judgement
 from stark.report.evaluation_document import evaluation_document
 from stark.report.evaluations import judged_text
 from stark.report.junit import junit_xml
 from stark.report.kernel import kernel_file
-from stark.report.node import evaluation_table
+from stark.report.node import judgement_table
 from support import cases
 from support.nodes import failure
 
@@ -46,7 +47,7 @@ def test_a_failure_names_its_case() -> None:
 
 
 def test_an_attempt_is_shown_over_all_cases_and_in_each() -> None:
-    said = " ".join(text_of(evaluation_table(FOUND)).split())
+    said = " ".join(text_of(judgement_table(judgement(FOUND, None))).split())
 
     assert "objective weighted geometric mean of 2 cases latency 1.19 ms (geometric mean)" in said
     assert "eager 2.00 ms, so 1.68x vs eager" in said

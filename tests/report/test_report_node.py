@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import pytest
 from report_samples import RUN, reference, text_of
+from rich.table import Table
 
 from stark.core.call import Call, Cut, Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.errors import UsageError
-from stark.core.evaluation import STATUSES, Correct
+from stark.core.evaluation import STATUSES, Correct, Evaluation
 from stark.core.node import Node
 from stark.core.plan import Anchor, Edit, Plan
 from stark.core.usage import Usage
 from stark.explain.evaluation import explain
-from stark.report.node import evaluation_table, node_of, node_text
+from stark.report.attempt_document import judgement, node_document
+from stark.report.document import run_document
+from stark.report.node import judgement_table, node_of, node_text
 from stark.report.run import run_text
 from stark.report.view import RunView
 from support.nodes import PROFILE, correct, failure, working
@@ -35,8 +38,12 @@ ANCHORED = Node(
 VIEW = RunView(RUN, reference(), (working(1), ANCHORED), ())
 
 
+def table_of(evaluation: Evaluation) -> Table:
+    return judgement_table(judgement(evaluation, None))
+
+
 def test_anchors_come_with_their_instructions_and_the_changes_once() -> None:
-    said = text_of(node_text(VIEW, ANCHORED))
+    said = text_of(node_text(node_document(VIEW, ANCHORED)))
 
     for part in ("anchor loop", "lines 1 to 1", "Unroll by four.", "+# attempt 2, unrolled"):
         assert part in said
@@ -49,12 +56,12 @@ def test_a_repair_names_no_lines_of_the_source_that_its_plan_was_made_for() -> N
     )
     view = RunView(RUN, reference(), (working(1), ANCHORED, repair), ())
 
-    said = text_of(node_text(view, repair))
+    said = text_of(node_text(node_document(view, repair)))
 
     assert "plan of attempt 2: edit" in said and "changes to attempt 2" in said
     assert "anchor loop\nUnroll by four." in said
     assert "lines 1 to 1" not in said
-    assert "plan: edit" in text_of(node_text(view, ANCHORED))
+    assert "plan: edit" in text_of(node_text(node_document(view, ANCHORED)))
 
 
 def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
@@ -71,19 +78,21 @@ def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
     whole = cut.model_copy(update={"turn": 1, "fit": None})
     view = RunView(RUN, reference(), (working(1), ANCHORED), (cut, whole))
 
-    said = text_of(node_text(view, ANCHORED))
+    said = text_of(node_text(node_document(view, ANCHORED)))
 
     assert 1 == said.count("cut to about 880 tokens (limit 900); left out: the source of 1")
     assert "1. code  scripted: 11 characters sent, 5 received" in said
-    assert "1 of 2 prompts were cut to fit 32,000 tokens" in text_of(run_text(view, 100))
+    assert "1 of 2 prompts were cut to fit 32,000 tokens" in text_of(
+        run_text(run_document(view), 100)
+    )
 
 
 def test_an_attempt_that_asked_no_model_has_nothing_to_say_of_one() -> None:
-    assert "models" not in text_of(node_text(VIEW, ANCHORED))
+    assert "models" not in text_of(node_text(node_document(VIEW, ANCHORED)))
 
 
 def test_output_and_warnings_are_shown() -> None:
-    said = text_of(node_text(VIEW, ANCHORED))
+    said = text_of(node_text(node_document(VIEW, ANCHORED)))
 
     assert "end of the output" in said and "compiled" in said and "It warns." in said
     assert "seccomp" in said
@@ -92,18 +101,18 @@ def test_output_and_warnings_are_shown() -> None:
 def test_a_profile_is_shown_with_what_binds() -> None:
     profiled = correct(0.5).model_copy(update={"profile": PROFILE})
 
-    said = text_of(evaluation_table(profiled))
+    said = text_of(table_of(profiled))
 
     assert "profile" in said and "bottleneck: latency: neither memory" in said
     assert "- 75% scale_kernel: 4096 blocks of 256 threads" in said
-    assert "bottleneck" not in text_of(evaluation_table(correct(0.5)))
+    assert "bottleneck" not in text_of(table_of(correct(0.5)))
 
 
 @pytest.mark.parametrize("status", [name for name in STATUSES if name != "correct"])
 def test_every_failure_shows_its_evidence(status: str) -> None:
     evaluation = failure(status)
 
-    said = text_of(evaluation_table(evaluation))
+    said = text_of(table_of(evaluation))
 
     assert status.replace("_", " ") in said
     assert explain(evaluation).split(": ")[-1].split()[-1] in said
@@ -113,7 +122,7 @@ def test_a_correct_one_shows_every_reference() -> None:
     evaluation = correct(0.5)
     assert isinstance(evaluation, Correct)
 
-    said = text_of(evaluation_table(evaluation))
+    said = text_of(table_of(evaluation))
 
     assert "2.00x vs eager" in said and "1.60x vs compile" in said
 

@@ -9,8 +9,8 @@ from stark.core.measurement import Speedup
 from stark.core.node import Node
 from stark.report.document import run_document
 from stark.report.run import run_text, runs_table
+from stark.report.runs_document import RunLine
 from stark.report.view import RunView
-from stark.store import RunSummary
 from support.nodes import EAGER_MS, correct, failing, failure, measurement, working
 
 GROUPED = (working(1, latency_ms=0.500), working(2, latency_ms=0.499), working(3, latency_ms=0.9))
@@ -29,7 +29,7 @@ def unsure(node: Node) -> Node:
 
 
 def test_what_cannot_be_told_apart_is_shown_as_one_group() -> None:
-    said = text_of(run_text(view(*map(unsure, GROUPED)), 200))
+    said = text_of(run_text(run_document(view(*map(unsure, GROUPED))), 200))
 
     assert "★ 2: fastest by measured speedup" in said
     assert "= 1 cannot be told apart from it: their 95 % intervals overlap" in said
@@ -38,7 +38,7 @@ def test_what_cannot_be_told_apart_is_shown_as_one_group() -> None:
 
 
 def test_a_single_leader_needs_no_group() -> None:
-    said = text_of(run_text(view(working(1), working(2, latency_ms=0.25)), 200))
+    said = text_of(run_text(run_document(view(working(1), working(2, latency_ms=0.25))), 200))
 
     assert "★ 2: fastest by measured speedup" in said
     assert "told apart" not in said
@@ -48,7 +48,7 @@ def test_the_star_goes_to_what_the_final_check_found_fastest() -> None:
     checks = {2: failure("incorrect"), 1: correct(0.5)}
     checked = view(working(1), working(2, latency_ms=0.25), promotions=checks)
 
-    said = text_of(run_text(checked, 200))
+    said = text_of(run_text(run_document(checked), 200))
 
     assert "★ 1: fastest in the final check" in said
     assert "final check of attempt 2: incorrect" in said
@@ -65,7 +65,7 @@ def test_the_best_of_the_search_is_no_winner_before_a_final_check() -> None:
 
 
 def test_an_attempt_faster_than_the_roofline_is_called_doubtful() -> None:
-    said = text_of(run_text(view(working(1, latency_ms=0.005), working(2)), 200))
+    said = text_of(run_text(run_document(view(working(1, latency_ms=0.005), working(2))), 200))
 
     assert "1: roofline unknown: the kernel is faster than the memory estimate of 0.01 ms" in said
     assert 2 == said.count("unknown  2e-07  reference  Strategy")
@@ -78,7 +78,7 @@ def test_a_noisy_interval_is_not_printed() -> None:
         update={"evaluation": found.model_copy(update={"candidate": candidate})}
     )
 
-    assert "2.00x, too noisy" in text_of(run_text(view(noisy), 200))
+    assert "2.00x, too noisy" in text_of(run_text(run_document(view(noisy)), 200))
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -86,7 +86,7 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     nodes = [working(id, latency_ms=EAGER_MS / 123.45) for id in range(1, 40)]
     console = Console(width=columns, markup=False)
     with console.capture() as capture:
-        console.print(run_text(view(*nodes), columns))
+        console.print(run_text(run_document(view(*nodes)), columns))
 
     lines = capture.get().splitlines()
     assert all(len(line.rstrip()) <= columns for line in lines)
@@ -97,7 +97,7 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
 def test_a_chain_of_repairs_is_one_failure_debugged() -> None:
     repairs = failing(2, parent=1, action="debug"), working(3, parent=2, action="debug")
 
-    said = text_of(run_text(view(failing(1), *repairs, failing(4)), 200))
+    said = text_of(run_text(run_document(view(failing(1), *repairs, failing(4))), 200))
 
     assert "4 attempts: 1 correct, 3 incorrect; 1 failure debugged, 1 repaired" in said
 
@@ -109,24 +109,28 @@ def test_eagers_time_beside_an_attempt_is_shown_if_it_differs() -> None:
     drifted = found.model_copy(update={"references": {"eager": measurement(1.3 * EAGER_MS)}})
     steady = found.model_copy(update={"references": {"eager": measurement(1.05 * EAGER_MS)}})
 
-    said = text_of(run_text(view(slower.model_copy(update={"evaluation": drifted})), 200))
-    same = text_of(run_text(view(slower.model_copy(update={"evaluation": steady})), 200))
+    said = text_of(
+        run_text(run_document(view(slower.model_copy(update={"evaluation": drifted}))), 200)
+    )
+    same = text_of(
+        run_text(run_document(view(slower.model_copy(update={"evaluation": steady}))), 200)
+    )
 
     assert 2 == said.count("2.60x (eager 1.30 ms)") + said.count("] (eager 1.30 ms)")
     assert "(eager" not in same
 
 
 def test_calls_without_replies_are_counted() -> None:
-    said = text_of(run_text(view(in_flight=1, failed=2), 200))
+    said = text_of(run_text(run_document(view(in_flight=1, failed=2)), 200))
 
     assert "1 call in flight, 2 calls failed" in said
     assert "no model was called" not in said
-    assert "no model was called" in text_of(run_text(view(), 200))
+    assert "no model was called" in text_of(run_text(run_document(view()), 200))
 
 
 def test_noisy_speedups_are_marked_in_the_list_of_runs() -> None:
     wide = Speedup(reference="eager", ratio=2.0, low=0.5, high=9.0)
-    summary = RunSummary(
+    line = RunLine(
         id="a-1",
         created=RUN.created,
         problem="a",
@@ -140,6 +144,14 @@ def test_noisy_speedups_are_marked_in_the_list_of_runs() -> None:
         speedup=wide,
         confirmed=False,
         ended=None,
+        roles={},
+        in_flight=False,
+        vs_compile=None,
+        latency_text="500 µs",
+        speedup_text="2.00x, too noisy",
+        compile_text="",
+        tokens_text="",
+        price_text="",
     )
 
-    assert "noisy 2.00x" in text_of(runs_table([summary], {}))
+    assert "noisy 2.00x" in text_of(runs_table([line]))

@@ -1,15 +1,26 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 from stark.core.node import Node, Selection
+from stark.explain.numbers import milliseconds
+from stark.report.attempt_document import attempt_document
+from stark.report.document import standing_among
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 from support.nodes import EAGER_MS, correct, failing, random_tree, working
+
+
+def table_of(tree: Tree, title: str = "softmax", **more: Any) -> TreeTable:
+    attempts = {node.id: attempt_document(node) for node in tree.nodes}
+    best = standing_among(attempts.values(), {}).best
+    time = milliseconds(tree.root_latency_ms)
+    return TreeTable(title, time, attempts, tree.pending, best, **more)
 
 
 def drawn(table: TreeTable, columns: int = 120) -> list[str]:
@@ -22,7 +33,7 @@ def drawn(table: TreeTable, columns: int = 120) -> list[str]:
 def test_every_attempt_has_a_line_below_its_parent() -> None:
     tree = Tree.replay(EAGER_MS, [working(1), failing(2), working(3, parent=1, latency_ms=0.25)])
 
-    lines = drawn(TreeTable(tree, "softmax"))
+    lines = drawn(table_of(tree))
 
     assert ["softmax", "├─ 1 code", "│  └─ 3 code", "└─ 2 code"] == [
         line[:12].rstrip() for line in lines
@@ -34,15 +45,15 @@ def test_every_attempt_has_a_line_below_its_parent() -> None:
 def test_narrow_screens_show_no_strategies() -> None:
     tree = Tree.replay(EAGER_MS, [working(1)])
 
-    assert "fuse the elementwise tail" in drawn(TreeTable(tree, "softmax"), 120)[1]
-    assert "fuse" not in drawn(TreeTable(tree, "softmax"), 80)[1]
+    assert "fuse the elementwise tail" in drawn(table_of(tree), 120)[1]
+    assert "fuse" not in drawn(table_of(tree), 80)[1]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_folding_keeps_what_is_in_flight_and_the_best(seed: int) -> None:
     tree = random_tree(60, random.Random(seed), pending=2)
 
-    lines = drawn(TreeTable(tree, "softmax", most_lines=25))
+    lines = drawn(table_of(tree, most_lines=25))
 
     assert len(lines) <= 25
     assert all(any(f" {id} " in line for line in lines) for id in tree.pending)
@@ -58,7 +69,7 @@ def test_a_repair_and_a_repetition_say_so() -> None:
         [working(1), failing(2), working(3, parent=2, action="debug", latency_ms=0.6), repeated],
     )
 
-    lines = drawn(TreeTable(tree, "softmax"))
+    lines = drawn(table_of(tree))
 
     assert "repair of 2: Strategy 3: fuse the elementwise tail" in lines[3]
     assert "same source as attempt 1" in lines[4]
@@ -74,7 +85,7 @@ def noisy(id: int) -> Node:
 
 
 def test_a_noisy_speedup_is_marked_and_has_no_star() -> None:
-    lines = drawn(TreeTable(Tree.replay(EAGER_MS, [noisy(1), working(2)]), "softmax"))
+    lines = drawn(table_of(Tree.replay(EAGER_MS, [noisy(1), working(2)])))
 
     assert "noisy 9.97x" in lines[1] and "★" not in lines[1]
     assert "★ best" in lines[2]
@@ -87,7 +98,7 @@ def test_a_narrow_screen_cuts_branches_and_titles_but_no_number(columns: int) ->
     tree.begin(31, Selection(parent=30, action="improve"))
     steps = {31: Text("⠋ final check 1:02:05")}
 
-    lines = drawn(TreeTable(tree, "a_problem_with_quite_a_long_name_" * 2, steps), columns)
+    lines = drawn(table_of(tree, "a_problem_with_quite_a_long_name_" * 2, steps=steps), columns)
 
     assert all(len(line) <= columns for line in lines)
     assert lines[0].endswith("reference              1.00 ms  1.00x")

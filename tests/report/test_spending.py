@@ -1,22 +1,27 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from report_samples import text_of
-from rich.console import Group
+from rich.console import Group, RenderableType
 
 from stark.core.call import Cut, Fit
 from stark.core.usage import Spent, Usage, spent_on
-from stark.report.spending import fit_line, spending, thousands
+from stark.report.spending import fit_line, spending, spending_notes, spending_rows, thousands
 
 REPORTED = Usage(input_tokens=1200, output_tokens=30, dollars=0.5, seconds=61.0)
 PLAN = spent_on(REPORTED, 0, 0)
 CODE = spent_on(Usage(seconds=2.0), 300, 30)
 
 
+def shown(roles: dict[str, Spent]) -> Iterator[RenderableType]:
+    return spending(tuple(spending_rows(roles)), spending_notes(roles))
+
+
 def test_each_role_has_a_line_and_all_have_one() -> None:
     said = [
-        line.split()
-        for line in text_of(Group(*spending({"plan": PLAN, "code": CODE}))).splitlines()
+        line.split() for line in text_of(Group(*shown({"plan": PLAN, "code": CODE}))).splitlines()
     ]
 
     assert ["plan", "1", "1,200", "30", "$0.50", "1:01"] == said[1]
@@ -26,7 +31,7 @@ def test_each_role_has_a_line_and_all_have_one() -> None:
 
 
 def test_one_role_needs_no_sum_and_reported_tokens_no_note() -> None:
-    said = text_of(Group(*spending({"plan": PLAN})))
+    said = text_of(Group(*shown({"plan": PLAN})))
 
     assert 2 == len(said.splitlines())
     assert "~" not in said

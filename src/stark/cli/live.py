@@ -9,9 +9,9 @@ from rich.text import Text
 
 from stark.cli.consoles import can_redraw
 from stark.cli.showing import FRAME_LINES, Screen, View, cut, spent_row, spinning
-from stark.core.evaluation import Correct, Evaluation
+from stark.core.evaluation import Evaluation
 from stark.core.run import Run
-from stark.core.standing import best_node
+from stark.core.standing import vs_eager
 from stark.events import (
     AttemptFinished,
     CheckBegan,
@@ -24,18 +24,19 @@ from stark.events import (
     Stepped,
 )
 from stark.explain.evaluation import speedup_text
+from stark.explain.numbers import milliseconds
 from stark.explain.run import (
     STEP_WORDS,
     estimate_line,
-    idea,
     mode_line,
     models_line,
     reference_line,
     replay_line,
 )
+from stark.report.attempt_document import AttemptDocument, attempt_document
+from stark.report.document import standing_among
 from stark.report.progress import DRAINING, Lines
 from stark.report.tree import TreeTable
-from stark.search.tree import Tree
 
 
 def open_progress(console: Console) -> View[Event]:
@@ -67,6 +68,7 @@ class LiveScreen(Screen[Event]):
         """Show this run and nothing of those before it."""
         self._run = run
         self._started: Started | None = None
+        self._attempts: dict[int, AttemptDocument] = {}
         self._steps: dict[int, tuple[str, float]] = {}
         self._notice: tuple[str, float] | None = None
         self._doing: tuple[str, float] | None = None
@@ -124,14 +126,19 @@ class LiveScreen(Screen[Event]):
             return Group(title, models, Text(), spinning(*said))
         reference = started.reference
         device = cut(f"{reference.device.name}: {reference_line(reference)}")
+        for node in started.tree.nodes[len(self._attempts) :]:
+            self._attempts[node.id] = attempt_document(node, reference=reference)
+        best = standing_among(self._attempts.values(), self._checked).best
         tree = TreeTable(
-            started.tree,
             run.problem.name,
+            milliseconds(reference.latency_ms),
+            self._attempts,
+            started.tree.pending,
+            best,
             steps={
                 attempt: spinning(STEP_WORDS.get(step, step), since_s)
                 for attempt, (step, since_s) in self._steps.items()
             },
-            checked=self._checked,
             most_lines=max(3, self._console.height - FRAME_LINES),
         )
         return Group(
@@ -141,19 +148,20 @@ class LiveScreen(Screen[Event]):
             Text(),
             tree.table(self._console.width),
             Text(),
-            self._best(started.tree),
+            self._best(best),
             self._spent(started),
         )
 
-    def _best(self, tree: Tree) -> Text:
+    def _best(self, best: int | None) -> Text:
         if doing := self._notice or self._doing:
             return spinning(*doing)
-        best = best_node(tree.nodes, self._checked)
-        if best is None or not isinstance(best.evaluation, Correct):
+        if best is None:
             unchecked, failed = "no correct kernel yet", "no kernel passed the final check"
             return Text(failed if self._checked else unchecked, "dim")
-        said = f"best  {speedup_text(best.evaluation.speedup_vs('eager'))}, attempt {best.id}"
-        return cut(said, "green").append(f"  {idea(best)}", "dim")
+        attempt, check = self._attempts[best], self._checked.get(best)
+        speedup = (check and vs_eager(check)) or attempt.speedups["eager"]
+        said = f"best  {speedup_text(speedup)}, attempt {best}"
+        return cut(said, "green").append(f"  {attempt.idea}", "dim")
 
     def _spent(self, started: Started) -> RenderableType:
         done, most = len(started.tree.nodes), started.ledger.budget.attempts

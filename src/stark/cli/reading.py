@@ -16,6 +16,7 @@ from stark.report.document import run_document
 from stark.report.markdown import run_markdown
 from stark.report.node import node_of, node_text, python
 from stark.report.run import run_text, runs_table
+from stark.report.runs_document import runs_document
 from stark.report.view import RunView
 from stark.store import Store
 
@@ -23,16 +24,11 @@ from stark.store import Store
 def list_runs(settings: Settings, as_json: bool) -> None:
     """Print one line per run."""
     with Store.open(settings.store, create=False) as store:
-        summaries, spent = store.summaries(), store.spent()
+        runs = runs_document(store).runs
     if as_json:
-        documents = []
-        for summary in summaries:
-            roles = spent.get(summary.id, {}).items()
-            by_role = {role: took.model_dump(mode="json") for role, took in roles}
-            documents.append(summary.model_dump(mode="json") | {"roles": by_role})
-        consoles.print_json(documents)
-    elif summaries:
-        consoles.console().print(runs_table(summaries, spent))
+        consoles.print_json([each.model_dump(mode="json") for each in runs])
+    elif runs:
+        consoles.console().print(runs_table(runs))
     else:
         consoles.console().print("There are no runs yet; `stark optimize PROBLEM` makes one.")
 
@@ -56,7 +52,7 @@ def show_run(
         elif prompt:
             consoles.write("".join(_conversation(view, attempt)))
         else:
-            console.print(node_text(view, node))
+            console.print(node_text(node_document(view, node)))
     elif prompt:
         raise UsageError(
             "name the attempt whose prompts are to be shown, such as `stark show last 1 --prompt`"
@@ -64,7 +60,7 @@ def show_run(
     elif as_json:
         consoles.print_json(run_document(view).model_dump(mode="json"))
     else:
-        console.print(run_text(view, console.width))
+        console.print(run_text(run_document(view), console.width))
 
 
 def write_run(asked: str, settings: Settings, html: Path | None, markdown: Path | None) -> None:

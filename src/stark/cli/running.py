@@ -106,7 +106,7 @@ def _work(
 
 def _show(result: Result, path: Path | None) -> None:
     console = consoles.console()
-    console.print(run_text(result, console.width))
+    console.print(run_text(run_document(result), console.width))
     console.print()
     if path is None or result.winner is None:
         found = "None of the fastest kernels passed the final check."

@@ -53,6 +53,11 @@ class Device(Frozen):
     """Libraries behind PyTorch's matrix products on a CPU, such as `MKL and oneDNN`; None for a GPU."""
 
     @property
+    def size(self) -> str:
+        """The memory of a GPU, or the cores of a CPU."""
+        return f"{self.memory_gb:.0f} GB" if self.kind == "cuda" else f"{self.processors} cores"
+
+    @property
     def launch_ms(self) -> float:
         """`launch_us` in milliseconds; 0 for a CPU."""
         return (self.launch_us or 0.0) / 1e3
@@ -64,9 +69,8 @@ COMPARABLE = ("cuda", "driver", "torch", "compilers")
 
 def device_class(device: Device, versions: Mapping[str, str]) -> str:
     """Names in one line the machines on which times are comparable: the device, and what builds and runs kernels."""
-    size = f"{device.memory_gb:.0f} GB" if device.kind == "cuda" else f"{device.processors} cores"
     software = (f"{name} {versions[name]}" for name in COMPARABLE if name in versions)
-    return "; ".join([f"{device.name}, {size}", *software])
+    return "; ".join([f"{device.name}, {device.size}", *software])
 
 
 NEAR = 0.05

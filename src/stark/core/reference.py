@@ -33,7 +33,7 @@ class Reference(Frozen):
 
     device: Device
     versions: dict[str, str]
-    """Versions of Python, torch and the compilers on the judge's machine."""
+    """Of Python, torch and the compilers on the judge's machine; for a GPU also the driver and the name of the host's CPU."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

@@ -103,8 +103,10 @@ class Run(Frozen):
 class Ended(Frozen):
     """Why a run ended."""
 
-    kind: Literal["attempts", "tokens", "dollars", "minutes", "converged", "exhausted", "refused"]
+    kind: Literal[
+        "attempts", "tokens", "dollars", "minutes", "converged", "exhausted", "refused", "recorded"
+    ]
     """`attempts` to `minutes`: the budget limit that was reached; `converged`: `stop="auto"` ended it; `exhausted`: the
-    policy found nothing to expand; `refused`: the judge cannot use the problem."""
+    policy found nothing to expand; `refused`: the judge cannot use the problem; `recorded`: a recording made before the end."""
 
     detail: str

@@ -38,7 +38,7 @@ def html_file(view: RunView) -> str:
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = html.escape(f"{view.run.problem.name} · STARK")
+    title = html.escape(f"{view.run.problem.name[:300]} · STARK")
     return f"""<!doctype html>
 <html lang="en">
 <head>

@@ -36,68 +36,99 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 
 def make_app(store_url: str, control: Control | None = None) -> Starlette:
     """The application for the store at this address. Without `control`, nothing can be changed."""
-    source = Source(store_url)
-    reader = ThreadPoolExecutor(
-        1, "reader"
-    )  # one at a time, so that documents never pile up in memory
-    watch, kept = Watch(source, reader), documents.Kept()
-    compiled: Compiled = {}
+    page = Page(store_url)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with watch.polling():
+        async with page.open():
             yield
         if control is not None:
             await control.close()
-        reader.shutdown()
-        source.close()
 
-    async def answer(document: Callable[..., documents.Parts], *which: object) -> Response:
+    own = [Route("/", static), Route("/static/{name}", static)]
+    return Starlette(
+        routes=[*own, *page.routes, *(() if control is None else control.routes)],
+        middleware=[Middleware(Guard)],
+        lifespan=lifespan,
+    )
+
+
+class Page:
+    """The documents of a store, and the news of it."""
+
+    def __init__(self, store_url: str) -> None:
+        self._source = Source(store_url)
+        # one at a time, so that documents never pile up in memory
+        self._reader = ThreadPoolExecutor(1, "reader")
+        self._watch = Watch(self._source, self._reader)
+        self._kept = documents.Kept()
+        self._compiled: Compiled = {}
+
+    @property
+    def routes(self) -> list[Route]:
+        """What can be read. The name of a run or a bench may contain slashes."""
+        return [
+            Route("/api/runs", self._runs),
+            Route("/api/runs/{run:path}/attempts/{attempt:int}", self._attempt),
+            Route("/api/runs/{run:path}", self._run),
+            Route("/api/benches/{name:path}", self._bench),
+            Route("/api/devices", self._devices),
+            Route("/api/queues", _queues),
+            Route("/api/news", self._news),
+        ]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Follow the store while the block lasts, then close it."""
+        async with self._watch.polling():
+            yield
+        self._reader.shutdown()
+        self._source.close()
+
+    async def _runs(self, _: Request) -> Response:
+        return await self._answer(documents.runs, self._compiled)
+
+    async def _run(self, request: Request) -> Response:
+        return await self._answer(
+            documents.run, request.path_params["run"], _have(request), self._kept
+        )
+
+    async def _attempt(self, request: Request) -> Response:
+        return await self._answer(documents.attempt, *request.path_params.values())
+
+    async def _bench(self, request: Request) -> Response:
+        return await self._answer(documents.bench, request.path_params["name"])
+
+    async def _devices(self, _: Request) -> Response:
+        return await self._answer(documents.devices)
+
+    async def _news(self, request: Request) -> Response:
+        news = self._watch.news(request.headers.get("last-event-id"))
+        return StreamingResponse(_stream(news), media_type="text/event-stream")
+
+    async def _answer(self, document: Callable[..., documents.Parts], *which: object) -> Response:
+        """A document of the store, or why there is none."""
+
         def read() -> documents.Parts:
-            with source.reading() as store:
+            with self._source.reading() as store:
                 return document(store, *which)
 
         try:
-            parts = await asyncio.get_running_loop().run_in_executor(reader, read)
+            parts = await asyncio.get_running_loop().run_in_executor(self._reader, read)
             return StreamingResponse(_together(parts), media_type="application/json")
         except StarkError as error:
             code = 503 if isinstance(error, StoreError) else 404
             return JSONResponse({"error": str(error)}, code)
 
-    async def runs(_: Request) -> Response:
-        return await answer(documents.runs, compiled)
 
-    async def run(request: Request) -> Response:
-        return await answer(documents.run, request.path_params["run"], _have(request), kept)
+async def _queues(_: Request) -> Response:
+    """The devices of this machine that judges use now."""
+    # half a megabyte that few pages need
+    from stark.evaluator.judge.building.cache import cache_folder, locks_below
+    from stark.evaluator.judge.lock import queues
 
-    async def attempt(request: Request) -> Response:
-        return await answer(documents.attempt, *request.path_params.values())
-
-    async def bench(request: Request) -> Response:
-        return await answer(documents.bench, request.path_params["name"])
-
-    async def devices(_: Request) -> Response:
-        return await answer(documents.devices)
-
-    async def news(request: Request) -> Response:
-        last = request.headers.get("last-event-id")
-        return StreamingResponse(_stream(watch.news(last)), media_type="text/event-stream")
-
-    return Starlette(
-        routes=[
-            Route("/", static),
-            Route("/static/{name}", static),
-            Route("/api/runs", runs),
-            Route("/api/runs/{run}", run),
-            Route("/api/runs/{run}/attempts/{attempt:int}", attempt),
-            Route("/api/benches/{name}", bench),
-            Route("/api/devices", devices),
-            Route("/api/news", news),
-            *(() if control is None else control.routes),
-        ],
-        middleware=[Middleware(Guard)],
-        lifespan=lifespan,
-    )
+    found = queues(locks_below(cache_folder()))
+    return JSONResponse({"version": 1, "queues": [each._asdict() for each in found]})
 
 
 def _have(request: Request) -> int:

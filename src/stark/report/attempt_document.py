@@ -176,8 +176,8 @@ def node_document_of(
         children=tuple(children),
         before=before,
         anchored=edits and before is not None,
-        search=_judgement(node.evaluation, reference),
-        check=checked and _judgement(checked, reference),
+        search=judgement(node.evaluation, reference),
+        check=checked and judgement(checked, reference),
     )
 
 
@@ -200,7 +200,8 @@ def _in_short(
     }
 
 
-def _judgement(evaluation: Evaluation, reference: Reference | None) -> Judgement:
+def judgement(evaluation: Evaluation, reference: Reference | None) -> Judgement:
+    """An evaluation in full; with the run's reference, its shares are of that reference's roofline."""
     correct = evaluation if isinstance(evaluation, Correct) else None
     cases = {} if correct is None else correct.cases or {"": correct}
     return Judgement(

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Literal
 
 from stark.core.base import Frozen
+from stark.core.device import device_class
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Action, Node
 from stark.core.reference import Reference
@@ -25,7 +26,7 @@ from stark.report.facts import run_facts
 from stark.report.happened import Happened, happened
 from stark.report.headline import Headline, headline
 from stark.report.roofline_document import RooflineDocument, roofline_document
-from stark.report.spending import Row, spending_notes, spending_rows
+from stark.report.spending import Row, run_notes, spending_rows
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 
@@ -57,6 +58,9 @@ class RunDocument(Frozen):
     headline: Headline
     facts: tuple[tuple[str, str], ...]
     """The configuration, the device and the reference, as names with texts."""
+
+    device: str | None
+    """The device and what builds and runs kernels there, on which times depend; null until the reference is measured."""
 
     reference: Reference | None
     reference_latency_ms: float | None
@@ -93,6 +97,8 @@ class RunDocument(Frozen):
     spent: Spent
     roles: dict[str, Spent]
     spending: tuple[Row, ...]
+    """By role; empty for a replay, which pays nothing."""
+
     spending_notes: tuple[str, ...]
     roofline: RooflineDocument | None
     happened: tuple[Happened, ...]
@@ -125,6 +131,7 @@ def run_document_of(
         run=view.run,
         headline=headline(view, standing, best, len(finished), reply),
         facts=tuple(run_facts(view)),
+        device=reference and device_class(reference.device, reference.versions),
         reference=reference,
         reference_latency_ms=reference and reference.latency_ms,
         attempts=tuple(by_id[id] for id in sorted(by_id)),
@@ -151,8 +158,8 @@ def run_document_of(
         failures_repaired=repaired,
         spent=view.spent,
         roles=view.roles,
-        spending=tuple(spending_rows(view.roles)),
-        spending_notes=tuple(spending_notes(view.roles)),
+        spending=() if view.run.is_replay else tuple(spending_rows(view.roles)),
+        spending_notes=tuple(run_notes(view)),
         roofline=reference and _roofline(reference, by_id, None if best is None else best.id),
         happened=happened(view, finished),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stark.core.device import Device
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.reference import Reference
 from stark.explain.evaluation import (
@@ -40,10 +41,17 @@ def run_facts(view: RunView) -> Facts:
     if reference is None:
         yield "reference", "not measured yet"
         return
-    device = f"{reference.device.name} ({reference.device.architecture})"
-    yield "device", f"{device}, executor {first_line(config.executor)}"
+    yield "device", device_line(reference.device)
+    software = (f"{name} {its}" for name, its in reference.versions.items() if name != "compilers")
+    yield "software", ", ".join(software)
+    yield "executor", first_line(config.executor)
     yield from _reference_facts(reference)
     yield from ((WARNING, warning) for warning in reference.warnings)
+
+
+def device_line(device: Device) -> str:
+    """The device with its size."""
+    return f"{device.name} ({device.architecture}), {device.size}"
 
 
 def _reference_facts(reference: Reference) -> Facts:
@@ -103,4 +111,4 @@ def _limits(correct: Correct) -> Facts:
     yield "precision", f"{accuracy.precision} was asked for"
     if correct.profiled is not None:
         yield "profile", "\n".join(profile_lines(correct.profiled))
-    yield "device", f"{correct.device.name} ({correct.device.architecture})"
+    yield "device", device_line(correct.device)

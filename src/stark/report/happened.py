@@ -23,7 +23,7 @@ class Happened(Frozen):
     """The status of the evaluation, or `running` or `ended`."""
 
     time: str | None
-    """The run's active time, as on a clock; null if it is unknown."""
+    """The run's active time since its start, such as `+12:30`; null if it is unknown."""
 
     text: str
 
@@ -54,4 +54,6 @@ def _newest_first(view: RunView, finished: Sequence[AttemptDocument]) -> Iterato
 
 
 def _clock(seconds: float | None) -> str | None:
-    return duration(seconds) if seconds and seconds >= 1 else None  # a recording may have no times
+    return (
+        f"+{duration(seconds)}" if seconds and seconds >= 1 else None
+    )  # a recording may have no times

@@ -11,6 +11,13 @@ from stark.report.document import RunDocument
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~@&!])")
 
 
+_LINKING = re.compile(r"@|:(?=//)|www(?=\.)", re.IGNORECASE)
+"""GitHub makes links of these even where nothing else has a meaning."""
+
+LONGEST = 1000
+"""Characters that are kept of a text."""
+
+
 def run_markdown(document: RunDocument) -> str:
     """The comment: the headline, the claims, the fastest attempts and the cost."""
     return "\n".join(_lines(document)) + "\n"
@@ -18,7 +25,7 @@ def run_markdown(document: RunDocument) -> str:
 
 def _lines(document: RunDocument) -> Iterator[str]:
     run, line = document.run, document.headline
-    yield f"### {escaped(run.problem.name)}: {line.claims[0].text if line.claims else line.outcome}"
+    yield f"### {escaped(run.problem.name)}: {escaped(line.claims[0].text) if line.claims else line.outcome}"
     yield ""
     yield escaped(line.sentence)
     if line.claims:
@@ -34,8 +41,10 @@ def _lines(document: RunDocument) -> Iterator[str]:
     )
     yield f"- {len(attempts)} attempts: {statuses}" if attempts else "- no attempt finished"
     yield f"- cost: {line.cost}, {line.tokens}, {line.calls} calls"
-    device = document.reference.device.name if document.reference else "no device yet"
-    yield f"- {escaped(device)}; run `{run.id}`, STARK {run.version}"
+    facts = dict(document.facts)
+    if document.device is not None:
+        yield f"- judged on {escaped(facts['device'])}; {escaped(facts['software'])}"
+    yield f"- run {escaped(run.id)}, STARK {escaped(run.version)}"
     if document.leaders:
         yield from (
             "",
@@ -60,6 +69,7 @@ def _row(attempt: AttemptDocument) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text without the meaning that Markdown or HTML would give to it, on one line. An @ names nobody."""
-    printable = "".join(each if each.isprintable() else " " for each in text)
-    return _SPECIAL.sub(r"\\\1", " ".join(printable.split())).replace("@", "@\u2060")
+    """Text without the meaning that Markdown or HTML would give to it, on one line. It names nobody and links nowhere."""
+    printable = "".join(each if each.isprintable() else " " for each in text[:LONGEST])
+    short = " ".join(printable.split()) + ("…" if len(text) > LONGEST else "")
+    return _LINKING.sub("\\g<0>\u2060", _SPECIAL.sub(r"\\\1", short))

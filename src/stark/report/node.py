@@ -1,4 +1,4 @@
-"""One attempt in full: its plan, the changes, the evaluation and the cost."""
+"""One attempt in full, from its document: its plan, the changes, the evaluation and the cost."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.call import Call, spent_by_role
 from stark.core.errors import UsageError
-from stark.core.evaluation import Evaluation
 from stark.core.node import ROOT, Node
-from stark.explain.evaluation import status
-from stark.explain.run import idea
-from stark.report.facts import WARNING, evaluation_facts
-from stark.report.spending import fit_line, spending
-from stark.report.tables import STATUS_STYLES, facts
+from stark.report.attempt_document import Judgement, NodeDocument
+from stark.report.facts import WARNING
+from stark.report.spending import spending, spending_notes
+from stark.report.tables import STATUS_STYLES, brief, facts
 from stark.report.view import RunView
+
+LARGE_SOURCE = 200_000
+"""Characters of a source that are shown; a larger one is not compared."""
 
 
 def node_of(view: RunView, attempt: int) -> Node:
@@ -32,86 +32,85 @@ def node_of(view: RunView, attempt: int) -> Node:
     return view.tree.node(attempt)
 
 
-def node_text(view: RunView, node: Node) -> RenderableType:
+def node_text(document: NodeDocument) -> RenderableType:
     """One attempt: its plan, changes, evaluation, output and model calls."""
-    start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
-    doing = idea(node) if node.action == "debug" else f"improve {start}: {idea(node)}"
+    start = "the reference" if document.parent == ROOT else f"attempt {document.parent}"
+    improves = "" if document.action == "debug" else f"improve {start}: "
+    title = f"attempt {document.attempt} of {document.run}: {improves}{document.idea}"
     return Group(
-        Rule(f"attempt {node.id} of {view.run.id}: {doing}", align="left"),
-        *_plan(node),
-        *_changes(view, node),
-        Rule("evaluation", align="left"),
-        evaluation_table(node.evaluation),
-        *_output(node.evaluation),
-        *_calls([call for call in view.calls if call.attempt == node.id]),
+        Rule(Text(title), align="left"),
+        *_plan(document),
+        *_changes(document),
+        *_judged("evaluation", document.search),
+        *(() if document.check is None else _judged("final check", document.check)),
+        *_calls(document),
     )
 
 
-def evaluation_table(evaluation: Evaluation) -> Table:
-    """The status with all its evidence."""
-    table = facts()
-    table.add_row("status", Text(status(evaluation), STATUS_STYLES[evaluation.status]))
-    for name, text in evaluation_facts(evaluation):
-        table.add_row(Text(name), Text(text, "yellow" if name == WARNING else ""))
-    return table
-
-
-def _plan(node: Node) -> Iterator[RenderableType]:
-    """The plan that the attempt implements.
-
-    A repair inherits its parent's plan. An inherited plan is shown without its line numbers, since they refer to an
-    older source.
-    """
-    if node.plan is None:
+def _plan(document: NodeDocument) -> Iterator[RenderableType]:
+    """The plan that the attempt implements, with line numbers only if they are those of the source that it edits."""
+    if (plan := document.node.plan) is None:
         return
-    inherited = node.action == "debug"
-    title = f"plan of attempt {node.parent}" if inherited else "plan"
-    yield Rule(f"{title}: {node.plan.action}", align="left")
-    yield Text(node.plan.strategy)
-    for anchor in node.plan.anchors:
-        lines = "" if inherited else f", lines {anchor.first_line} to {anchor.last_line}"
+    title = f"plan of attempt {document.parent}" if document.action == "debug" else "plan"
+    yield Rule(f"{title}: {plan.action}", align="left")
+    yield Text(brief(plan.strategy))
+    for anchor in plan.anchors:
+        lines = f", lines {anchor.first_line} to {anchor.last_line}" if document.anchored else ""
         yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), lines)
-        yield Text(anchor.instruction)
+        yield Text(brief(anchor.instruction))
 
 
-def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
+def _changes(document: NodeDocument) -> Iterator[RenderableType]:
     """The diff to the parent's source, or the whole source if the parent is the reference."""
-    before = None if node.parent == ROOT else view.tree.node(node.parent).candidate
-    if node.candidate is None:
+    if document.node.candidate is None:
         return
-    if before is None:
+    source = document.node.candidate.source
+    large = max(len(source), len(document.before or "")) > LARGE_SOURCE
+    if document.parent == ROOT or document.before is None or large:
         yield Rule("source", align="left")
-        yield python(node.candidate.source)
+        yield python(source)
         return
-    yield Rule(f"changes to attempt {node.parent}", align="left")
-    old, new = before.source.splitlines(), node.candidate.source.splitlines()
-    names = f"attempt {node.parent}", f"attempt {node.id}"
+    yield Rule(f"changes to attempt {document.parent}", align="left")
+    old, new = document.before.splitlines(), source.splitlines()
+    names = f"attempt {document.parent}", f"attempt {document.attempt}"
     diff = "\n".join(difflib.unified_diff(old, new, *names, lineterm="", n=2))
     yield _code(diff, "diff") if diff else Text("none")
 
 
-def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
-    if evaluation.output.strip():
+def _judged(title: str, judgement: Judgement) -> Iterator[RenderableType]:
+    """The status with all its evidence, the profile and the output."""
+    yield Rule(title, align="left")
+    yield judgement_table(judgement)
+    if judgement.output.strip():
         yield Rule("end of the output", align="left")
-        yield Text(evaluation.output.rstrip())
+        yield Text(brief(judgement.output.rstrip()))
 
 
-def _calls(calls: list[Call]) -> Iterator[RenderableType]:
+def judgement_table(judgement: Judgement) -> Table:
+    """The status with all its evidence and the profile."""
+    table, status = facts(), judgement.summary.status
+    table.add_row("status", Text(status.replace("_", " "), STATUS_STYLES[status]))
+    for name, text in judgement.facts:
+        table.add_row(Text(name), Text(brief(text), "yellow" if name == WARNING else ""))
+    for case, found in judgement.profiles.items():
+        table.add_row(Text(f"profile {case}".strip()), Text("\n".join(found.lines)))
+    return table
+
+
+def _calls(document: NodeDocument) -> Iterator[RenderableType]:
     """Every model call, what was cut from its prompt, and the usage by role."""
-    if not calls:
+    if not document.calls:
         return
     yield Rule("models", align="left")
     table = facts()
-    for call in calls:
+    for call, cut in zip(document.calls, document.cuts, strict=True):
         asked = sum(len(message.text) for message in call.messages)
-        table.add_row(
-            f"{call.turn + 1}. {call.role}",
-            f"{call.reply.model}: {asked:,} characters sent, {len(call.reply.text):,} received",
-        )
-        if call.fit is not None and (line := fit_line(call.fit)):
-            table.add_row("", line)
+        sent = f"{call.reply.model}: {asked:,} characters sent, {len(call.reply.text):,} received"
+        table.add_row(f"{call.turn + 1}. {call.role}", Text(sent))
+        if cut is not None:
+            table.add_row("", cut)
     yield table
-    yield from spending(spent_by_role(calls))
+    yield from spending(document.spending, spending_notes(document.roles))
 
 
 def python(source: str) -> Syntax:
@@ -120,4 +119,4 @@ def python(source: str) -> Syntax:
 
 
 def _code(text: str, language: str) -> Syntax:
-    return Syntax(text, language, background_color="default", word_wrap=True)
+    return Syntax(brief(text, LARGE_SOURCE), language, background_color="default", word_wrap=True)

@@ -21,6 +21,7 @@ def notebook_html(document: RunDocument) -> str:
         ("time of a call", line.latency),
         ("roofline", line.roofline),
         ("precision", f"{line.precision}; {line.accuracy}" if line.accuracy else line.precision),
+        ("device", dict(document.facts).get("device")),
         ("cost", f"{line.cost}, {line.tokens}, {line.calls} calls"),
     ]
     attempts = {each.attempt: each for each in document.attempts}

@@ -1,94 +1,74 @@
-"""A run as text: its configuration and device, the tree, the fastest kernels and the spending."""
+"""A run as text, from its document: its configuration and device, the tree, the fastest kernels and the spending."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import Correct
 from stark.core.usage import Spent
-from stark.explain.evaluation import (
-    checked,
-    eager_then,
-    precision_met,
-    ratio_text,
-    roofline_share,
-    roofline_text,
-    speedup_text,
-)
+from stark.explain.evaluation import accuracy_text, ratio_text, speedup_text
 from stark.explain.numbers import counted, listed, milliseconds
-from stark.explain.run import dollars, idea, standing_lines
-from stark.report.attempt_document import attempt_document
-from stark.report.document import leaders
-from stark.report.facts import WARNING, run_facts
-from stark.report.one_roofline import on_one_roofline
-from stark.report.spending import spending, thousands
-from stark.report.tables import STATUS_STYLES, columns, facts
+from stark.report.document import RunDocument
+from stark.report.evaluation_document import EvaluationDocument
+from stark.report.facts import WARNING
+from stark.report.runs_document import RunLine
+from stark.report.spending import spending
+from stark.report.tables import STATUS_STYLES, brief, columns, facts
 from stark.report.tree import TreeTable
-from stark.report.view import RunView
-from stark.search.repairs import failures_repaired
-from stark.store import RunSummary
 
 ROOM_FOR_ERRORS = 80
 """On a screen with fewer characters per line, the fastest kernels are shown without their errors."""
 
 
-def run_text(view: RunView, width: int) -> RenderableType:
+def run_text(document: RunDocument, width: int) -> RenderableType:
     """Everything about a run."""
-    parts: list[RenderableType] = [header(view)]
-    if view.reference is not None:
-        tree = TreeTable(view.tree, view.run.problem.name, checked=view.promotions)
-        parts += ["", tree.table(width)]
-    parts += _leaders(view, width)
-    for attempt, found in view.promotions.items():
-        parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
-    ended = () if view.ended is None else (Text(f"ended: {view.ended.detail}"),)
-    return Group(*parts, "", _counts(view), *_spent(view), *ended)
-
-
-def _spent(view: RunView) -> Iterator[RenderableType]:
-    """The models' usage, and how many prompts were cut to fit their limit."""
-    if view.run.is_replay:
-        yield Text(
-            f"{view.spent.calls} recorded replies; no model was called, and nothing was paid"
+    parts: list[RenderableType] = [_header(document)]
+    if document.reference_latency_ms is not None:
+        tree = TreeTable(
+            brief(document.run.problem.name, 200),
+            milliseconds(document.reference_latency_ms),
+            {each.attempt: each for each in document.attempts},
+            {each.attempt: each for each in document.pending},
+            document.best,
+            steps={each.attempt: Text(each.text, "dim") for each in document.pending},
         )
-        return
-    waiting = [counted(view.in_flight, "call") + " in flight"] if view.in_flight else []
-    failed = [counted(view.failed, "call") + " failed"] if view.failed else []
-    if not view.roles:
-        yield Text(", ".join([*waiting, *failed]) or "no model was called")
-        return
-    yield from spending(view.roles)
-    if waiting or failed:
-        yield Text(", ".join([*waiting, *failed]))
-    fits = [call.fit for call in view.calls if call.fit is not None]
-    if cut := sum(bool(fit.cuts) for fit in fits):
-        limit = f"{view.run.config.window_tokens:,} tokens; `stark show {view.run.id} ATTEMPT` lists the cuts"
-        yield Text(f"{cut} of {len(view.calls)} prompts were cut to fit {limit}")
+        parts += ["", tree.table(width)]
+    parts += _leaders(document, width)
+    for attempt, found in document.final_checks.items():
+        parts += ["", Text(f"final check of attempt {attempt}: {_checked(found)}")]
+    ended = () if document.ended is None else (Text(f"ended: {document.ended.detail}"),)
+    spent = spending(document.spending, document.spending_notes)
+    return Group(*parts, "", _counts(document), *spent, *ended)
 
 
-def header(view: RunView) -> RenderableType:
+def _header(document: RunDocument) -> RenderableType:
     """The run's configuration, device and reference."""
     table = facts()
-    for name, text in run_facts(view):
-        table.add_row(Text(name), Text(text, "yellow" if name == WARNING else ""))
+    for name, text in document.facts:
+        table.add_row(Text(name), Text(brief(text), "yellow" if name == WARNING else ""))
     return table
 
 
-def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]) -> Table:
-    """One line per run, newest first; `spent` is the usage by run and role."""
-    totals = {run_id: sum(roles.values(), Spent()) for run_id, roles in spent.items()}
-    priced = any(total.dollars or not total.unpriced_calls for total in totals.values())
+def _checked(found: EvaluationDocument) -> str:
+    """The result of a final check, in one line."""
+    if found.accuracy is None:
+        return f"{found.status.replace('_', ' ')}: {found.reason}"
+    return (
+        f"{', '.join(map(speedup_text, found.speedups.values()))}; {accuracy_text(found.accuracy)}"
+    )
+
+
+def runs_table(runs: Sequence[RunLine]) -> Table:
+    """One line per run, newest first."""
+    totals = [sum(each.roles.values(), Spent()) for each in runs if each.roles]
+    priced = any(total.dollars or not total.unpriced_calls for total in totals)
     numbers = ("attempts", "correct", "best", "speedup", "tokens", *(["price"] if priced else []))
     table = columns("run", "begun", "strategy", "language", numbers=numbers)
     table.add_column("ended")
-    for each in summaries:
-        total = totals.get(each.id)
-        price = [] if not priced else ["" if total is None else dollars(total)]
+    for each in runs:
         table.add_row(
             each.id,
             f"{each.created:%m-%d %H:%M}",
@@ -96,63 +76,58 @@ def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str,
             each.language,
             f"{each.attempts}/{each.budget_attempts}",
             str(each.correct),
-            "" if each.latency_ms is None else milliseconds(each.latency_ms),
+            each.latency_text,
             "" if each.speedup is None else ratio_text(each.speedup),
-            "" if total is None else thousands(total),
-            *price,
+            each.tokens_text,
+            *([each.price_text] if priced else []),
             each.ended.detail if each.ended else Text("not yet", "yellow"),
         )
     return table
 
 
-def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
+def _leaders(document: RunDocument, width: int) -> Iterator[RenderableType]:
     """The fastest attempts, as the search measured them, and what their marks mean.
 
     The best attempt and those that cannot be told apart from it come first. A narrow screen has no room for their errors.
     """
-    fastest = leaders([attempt_document(node) for node in view.nodes], view.promotions)
-    if not fastest:
+    if not document.leaders:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
-    own_ms = view.tree.root_latency_ms
     has_room = width >= ROOM_FOR_ERRORS
     errors = ("error", "meets") if has_room else ()
     table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline", *errors))
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
-    correct = {
-        id: found
-        for id in fastest
-        if isinstance(
-            found := on_one_roofline(view.tree.node(id).evaluation, view.reference), Correct
-        )  # as all of them are
+    attempts = {each.attempt: each for each in document.attempts}
+    leaders = [(each, each.figures) for each in map(attempts.__getitem__, document.leaders)]
+    beating = {
+        each.attempt: found.roofline_why for each, found in leaders if found and found.roofline_why
     }
-    beating = [id for id, found in correct.items() if not found.roofline_is_known]
-    for id, found in correct.items():
-        node = view.tree.node(id)
-        mark = "★" if id == view.standing.best else "=" if id in view.standing.group else ""
-        speedup = speedup_text(found.speedup_vs("eager"), named=False) + eager_then(found, own_ms)
-        share = "unknown" if beating else roofline_share(found)
-        latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
-        error = (f"{found.accuracy.relative_rms:.2g}", precision_met(found)) if has_room else ()
-        table.add_row(f"{mark} {id}", latency, speedup, share, *error, note)
+    for each, found in leaders:
+        assert found is not None  # a leader is correct
+        mark = "★" if each.id == document.best else "=" if each.id in document.group else ""
+        then = f" ({found.eager_then})" if found.eager_then else ""
+        share = "unknown" if beating else found.roofline
+        error = (found.error, found.meets) if has_room else ()
+        speedup, idea = found.speedups["eager"] + then, Text(each.idea, "dim")
+        table.add_row(f"{mark} {each.id}", found.latency, speedup, share, *error, idea)
     yield table
-    yield from map(Text, standing_lines(view.standing))
+    yield from map(Text, document.standing)
     if beating:
-        yield Text(f"{listed(beating)}: {roofline_text(correct[beating[0]])}", "yellow")
+        yield Text(f"{listed(beating)}: {next(iter(beating.values()))}", "yellow")
 
 
-def _counts(view: RunView) -> Text:
+def _counts(document: RunDocument) -> Text:
     """How many attempts ended with each status, and how many failures were repaired."""
-    found = Counter[str](node.evaluation.status for node in view.nodes)
-    text = Text(f"{counted(len(view.nodes), 'attempt')}: ")
+    text = Text(f"{counted(len(document.attempts), 'attempt')}: ")
     parts = [
-        Text(f"{found[name]} {name.replace('_', ' ')}", style)
+        Text(f"{count} {name.replace('_', ' ')}", style)
         for name, style in STATUS_STYLES.items()
-        if found[name]
+        if (count := document.statuses.get(name))
     ]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
-    failures, repaired = failures_repaired(view.nodes)
-    if failures:
-        text.append(f"; {counted(failures, 'failure')} debugged, {repaired} repaired")
+    if taken := document.failures_taken_up:
+        text.append(
+            f"; {counted(taken, 'failure')} debugged, {document.failures_repaired} repaired"
+        )
     return text

@@ -5,7 +5,7 @@ A number of tokens that no model reported is an estimate, marked by `~`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.console import RenderableType
@@ -16,6 +16,7 @@ from stark.core.usage import BYTES_PER_TOKEN, Spent
 from stark.explain.numbers import counted, duration
 from stark.explain.run import dollars, token_count
 from stark.report.tables import columns
+from stark.report.view import RunView
 
 ESTIMATED = (
     f"~ is an estimate, at {BYTES_PER_TOKEN} bytes per token, for models that report no tokens"
@@ -63,13 +64,29 @@ def spending_notes(roles: Mapping[str, Spent]) -> Iterator[str]:
         yield f"{lost}: cost unknown, so the reserved amount is charged"
 
 
-def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
-    """A table with a line per role and a total, and the meaning of its marks."""
-    table = columns("role", numbers=("calls", "tokens in", "tokens out", "price", "waiting"))
-    for row in spending_rows(roles):
-        table.add_row(*row)
-    yield table
-    yield from (Text(note, "dim") for note in spending_notes(roles))
+def run_notes(view: RunView) -> Iterator[str]:
+    """What else there is to know about a run's model calls. A view without calls does not know which prompts were cut."""
+    if view.run.is_replay:
+        yield f"{view.spent.calls} recorded replies; no model was called, and nothing was paid"
+        return
+    yield from spending_notes(view.roles)
+    waiting = [counted(view.in_flight, "call") + " in flight"] if view.in_flight else []
+    failed = [counted(view.failed, "call") + " failed"] if view.failed else []
+    if waiting or failed or not view.roles:
+        yield ", ".join([*waiting, *failed]) or "no model was called"
+    if cut := sum(call.fit is not None and bool(call.fit.cuts) for call in view.calls):
+        limit = f"{view.run.config.window_tokens:,} tokens"
+        yield f"{cut} of {len(view.calls)} prompts were cut to fit {limit}; each attempt lists its cuts"
+
+
+def spending(rows: Sequence[Row], notes: Iterable[str]) -> Iterator[RenderableType]:
+    """A table with a line per role and a total, and the notes."""
+    if rows:
+        table = columns("role", numbers=("calls", "tokens in", "tokens out", "price", "waiting"))
+        for row in rows:
+            table.add_row(*row)
+        yield table
+    yield from (Text(note, "dim" if rows else "") for note in notes)
 
 
 def thousands(spent: Spent) -> str:

@@ -32,3 +32,10 @@ def facts() -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     return table
+
+
+def brief(text: str, most: int = 20_000) -> str:
+    """The text; of one that would fill the screen for minutes, only the beginning."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n… {len(text) - most:,} more characters; --json shows all"

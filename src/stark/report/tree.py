@@ -13,14 +13,11 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import ROOT, Node
-from stark.core.standing import best_node
-from stark.explain.evaluation import eager_then, ratio_text, reason, status
-from stark.explain.numbers import milliseconds
-from stark.explain.run import idea
+from stark.core.node import ROOT, Selection
+from stark.explain.evaluation import ratio_text
+from stark.report.attempt_document import AttemptDocument
+from stark.report.document import Pending
 from stark.report.tables import STATUS_STYLES
-from stark.search.tree import Tree
 
 ROOM_FOR_IDEAS = 100
 """On a screen with fewer characters per line, the tree shows neither plans nor errors."""
@@ -37,53 +34,58 @@ _Row = tuple[str, Text, Text, str, Text, Text]
 class TreeTable:
     """A tree to be drawn."""
 
-    tree: Tree
     title: str
+    reference: str
+    """The reference's time as text."""
+
+    attempts: Mapping[int, AttemptDocument]
+    """The finished ones, by number."""
+
+    pending: Mapping[int, Selection | Pending]
+    best: int | None
     steps: Mapping[int, Text] = field(default_factory=dict)
     """The current step of each attempt in flight."""
-
-    checked: Mapping[int, Evaluation] = field(default_factory=dict)
-    """The final check's evaluations, by attempt."""
 
     most_lines: int | None = None
     """Maximum number of lines; further attempts are folded away. None means no limit."""
 
     def table(self, columns: int) -> Table:
         """The tree, drawn for a screen with `columns` characters per line."""
-        best = best_node(self.tree.nodes, self.checked)
-        parents = {node.id: node.parent for node in self.tree.nodes}
-        parents |= {id: begun.parent for id, begun in self.tree.pending.items()}
-        shown = self._shown(parents, best)
+        parents = {id: each.parent for id, each in (*self.attempts.items(), *self.pending.items())}
+        shown = self._shown(parents)
         hidden = len(parents) - len(shown)
         folded = Text(f"{hidden} more folded away" if hidden else "", "dim italic")
-        root_ms = milliseconds(self.tree.root_latency_ms)
-        root = "", Text(self.title, "bold"), Text("reference"), root_ms, Text("1.00x"), folded
-        rows = [self._row(id, branch, best) for id, branch in _walk(parents, shown)]
+        root = (
+            *("", Text(self.title, "bold"), Text("reference"), self.reference),
+            *(Text("1.00x"), folded),
+        )
+        rows = [self._row(id, branch) for id, branch in _walk(parents, shown)]
         return _drawn([root, *rows], columns)
 
-    def _row(self, id: int, branch: str, best: Node | None) -> _Row:
-        if id in self.tree.pending:
-            name = Text(f"{id} {self.tree.pending[id].action}", "cyan")
+    def _row(self, id: int, branch: str) -> _Row:
+        if id not in self.attempts:
+            name = Text(f"{id} {self.pending[id].action}", "cyan")
             return branch, name, self.steps.get(id, Text("waiting", "dim")), "", Text(), Text()
-        node = self.tree.node(id)
-        found, note = node.evaluation, Text(_note(node), "dim")
-        name, state = Text(f"{id} {node.role}"), Text(status(found), STATUS_STYLES[found.status])
-        if not isinstance(found, Correct):
+        found = self.attempts[id]
+        note = Text(_note(found), "dim")
+        name = Text(f"{id} {found.role}")
+        state = Text(found.status.replace("_", " "), STATUS_STYLES[found.status])
+        if (figures := found.figures) is None:
             return branch, name, state, "", Text(), note
-        then = eager_then(found, self.tree.root_latency_ms)
-        speedup = Text(f"{ratio_text(found.speedup_vs('eager'))}{then}")
-        if best is not None and best.id == id:
+        then = f" ({figures.eager_then})" if figures.eager_then else ""
+        speedup = Text(ratio_text(found.speedups["eager"]) + then)
+        if id == self.best:
             name.stylize("bold")
             speedup.stylize("bold green")
             state = Text("★ best", "bold green")
-        return branch, name, state, milliseconds(found.latency_ms), speedup, note
+        return branch, name, state, figures.latency, speedup, note
 
-    def _shown(self, parents: Mapping[int, int], best: Node | None) -> set[int]:
+    def _shown(self, parents: Mapping[int, int]) -> set[int]:
         """The attempts that fit: running ones first, then the best, then the newest, each with its ancestors."""
         if self.most_lines is None or len(parents) < self.most_lines:
             return set(parents)
         shown: set[int] = set()
-        for id in (*self.tree.pending, *([best.id] if best else []), *sorted(parents)[::-1]):
+        for id in (*self.pending, *filter(None, [self.best]), *sorted(parents)[::-1]):
             path = set()
             while id != ROOT and id not in shown:
                 path.add(id)
@@ -93,12 +95,11 @@ class TreeTable:
         return shown
 
 
-def _note(node: Node) -> str:
+def _note(attempt: AttemptDocument) -> str:
     """The idea of an attempt that is correct or a duplicate, otherwise why the attempt failed."""
-    if node.works or node.duplicate_of is not None:
-        return idea(node)
-    repair = f"{idea(node)}; " if node.action == "debug" else ""
-    return repair + reason(node.evaluation)
+    if attempt.works or attempt.duplicate_of is not None:
+        return attempt.idea
+    return f"{attempt.idea}; {attempt.reason}" if attempt.action == "debug" else attempt.reason
 
 
 def _drawn(rows: list[_Row], columns: int) -> Table:

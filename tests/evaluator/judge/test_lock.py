@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stark.evaluator.judge import lock
-from stark.evaluator.judge.lock import DeviceLock, Slots
+from stark.evaluator.judge.lock import DeviceLock, Queue, Slots, queues
 
 FORKED = multiprocessing.get_context("fork")
 
@@ -149,3 +149,23 @@ def test_slots_are_taken_by_no_more_than_there_are(tmp_path: Path) -> None:
             assert not taken.wait(0.2)
         assert taken.wait(5)
     thread.join()
+
+
+def test_others_see_whose_turn_it_is_and_how_many_wait(tmp_path: Path) -> None:
+    if not lock.LOCKS.exists():
+        pytest.skip("the system does not list its locks")
+    waiting = [Other(tmp_path, judge) for judge in (3, 4)]
+    with Other(tmp_path, 2):
+        for other in waiting:
+            other.pipe.send("begin")
+        end = time.monotonic() + 10
+        while [Queue("device", "2", 2)] != (seen := list(queues(tmp_path))):
+            assert time.monotonic() < end, seen
+            time.sleep(0.02)
+    for other in waiting:  # in whatever order they get it
+        other.let_go()
+    for other in waiting:
+        other.process.join(20)
+
+    assert [] == list(queues(tmp_path))
+    assert [] == list(queues(tmp_path, tmp_path / "nothing"))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import fcntl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 ANNOUNCED_AFTER_S = 2.0
 """Seconds that a judge waits for another judge before it announces the wait. Most waits are shorter."""
+
+LOCKS = Path("/proc/locks")
 
 POLL_S = 0.05
 """Seconds between two looks for a free slot."""
@@ -67,6 +71,39 @@ class DeviceLock:
             timer.join()
             if announced.is_set():
                 self._on_wait(False)
+
+
+class Queue(NamedTuple):
+    """A device of this machine that is in use."""
+
+    device: str
+    """`cpu-` and the machine's name, or a GPU's UUID."""
+
+    judge: str
+    """The process of the judge whose turn it is."""
+
+    waiting: int
+    """The number of processes that wait for a turn, each for one problem."""
+
+
+def queues(folder: Path, locks: Path = LOCKS) -> Iterator[Queue]:
+    """The devices in use, as the system lists their locks; nothing where it does not tell. Takes no lock itself."""
+    try:
+        listed = [line.split() for line in locks.read_text().splitlines()]
+    except OSError:
+        return
+    held, waiting = set[str](), Counter[str]()
+    for words in listed:
+        if "FLOCK" in words:
+            inode = words[-3].rpartition(":")[2]
+            waiting[inode] += "->" in words
+            held.add(inode)
+    for path in sorted(folder.glob("*.lock")):
+        inode = str(path.stat().st_ino)
+        if inode in held:
+            turn = path.with_suffix(".next")
+            queued = waiting[str(turn.stat().st_ino)] if turn.exists() else 0
+            yield Queue(path.stem, path.read_text(), waiting[inode] + queued)
 
 
 class Slots:

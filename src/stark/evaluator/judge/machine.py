@@ -13,6 +13,7 @@ import torch
 
 from stark.core.base import digest
 from stark.core.device import Device, device_class
+from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
 from stark.languages import LANGUAGES
 
@@ -59,6 +60,7 @@ def measure(device: torch.device, cache: Path) -> Machine:
     if device.type == "cuda":
         versions["cuda"] = torch.version.cuda or "none"
         versions["driver"] = _driver_version()
+        versions["host CPU"] = processor.name()
     tools = dict.fromkeys(tool for language in LANGUAGES.values() for tool in language.tools)
     versions["compilers"] = ", ".join(filter(None, (tool.found() for tool in tools)))
     found = measure_device(device, first=not (cache / "devices").exists())

@@ -2,7 +2,7 @@
 
 import { bars } from "./charts.js";
 import { sideBySide, source } from "./code.js";
-import { box, brief, facts, h, section, table, visible, wholeIdea } from "./dom.js";
+import { box, brief, facts, h, section, table, wholeIdea } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
 import { badge } from "./status.js";
 import { precisionTerm } from "./terms.js";
@@ -21,11 +21,11 @@ export async function attemptScreen(id, number) {
   const pick = h("select", { "aria-label": "Compare with another attempt", onchange: () => { location.hash = against(pick.value); } },
     h("option", { value: "" }, "compare with …"), others.map((one) => h("option", { value: one.attempt }, `attempt ${one.attempt}${one.attempt === run.best ? " ★" : ""}${one.figures ? `, ${one.figures.latency}` : ""}`)));
   return {
-    title: `Attempt ${number} of ${run.run.problem.name}`,
+    title: `Attempt ${number} of ${brief(run.run.problem.name, 300)}`,
     element: h("div", null,
       h("p", { class: "crumbs" }, inOneFile ? null : [h("a", { href: "#/" }, "Runs"), " / "], h("a", { href: `#/run/${encodeURIComponent(id)}` }, run.run.id), ` / attempt ${number}`,
         h("span", { class: "steps" }, previous && h("a", { href: to(previous) }, `← ${previous}`), next && h("a", { href: to(next) }, `${next} →`))),
-      h("h1", null, h("span", { class: "number-of" }, number), visible(attempt.title && attempt.action !== "debug" ? wholeIdea({ ...attempt, idea: attempt.title }, 100) : attempt.idea) || `Attempt ${number}`),
+      h("h1", null, h("span", { class: "number-of" }, number), attempt.title && attempt.action !== "debug" ? wholeIdea({ ...attempt, idea: attempt.title }, 100) : attempt.idea || `Attempt ${number}`),
       h("p", { class: "lineage" }, badge(attempt.attempt === run.best ? "best" : attempt.status), attempt.action === "debug" ? " · a repair of " : " · made from ",
         attempt.parent ? h("a", { href: to(attempt.parent) }, `attempt ${attempt.parent}`) : "the reference",
         `, by the ${attempt.role} role`,
@@ -109,15 +109,15 @@ function profile(attempt) {
   if (!shown.length) return null;
   return section("Where the time goes", shown.map(([name, one]) => h("div", null,
     name ? h("h3", null, `Case ${name}`) : null,
-    h("p", null, visible(one.lines[0])), h("p", { class: "quiet" }, visible(one.lines[1] ?? "")),
-    bars(one.bars.map((bar) => ({ ...bar, text: visible(bar.text) }))),
+    h("p", null, one.lines[0]), h("p", { class: "quiet" }, one.lines[1] ?? ""),
+    bars(one.bars),
     one.counters.length ? [h("h3", null, "Counters"), facts(one.counters.map((each) => [`${each.name}, ${Math.round(each.share * 100)} %`, [each.limiter, ...each.facts].join("; ")]))] : null)));
 }
 
 function models(attempt) {
   if (!attempt.calls.length) return null;
   const call = (one, at) => h("details", { class: "call" },
-    h("summary", null, h("b", null, `${one.turn + 1}. ${one.role}`), ` ${visible(one.reply.model)} `,
+    h("summary", null, h("b", null, `${one.turn + 1}. ${one.role}`), ` ${one.reply.model} `,
       h("span", { class: "quiet" }, `${length(one.messages.map((each) => each.text).join(""))} sent, ${length(one.reply.text)} received${one.reply.truncated ? ", cut off at the output limit" : ""}`),
       attempt.cuts[at] ? h("span", { class: "cut" }, attempt.cuts[at]) : null),
     lazily(() => [

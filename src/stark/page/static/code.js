@@ -1,6 +1,6 @@
 // Source code: highlighted lines, lines with anchors, and two versions side by side.
 
-import { brief, h, visible } from "./dom.js";
+import { brief, h } from "./dom.js";
 import { lineDiff } from "./diff.js";
 
 const WORDS = new Set(("and as assert async await auto bool break case class const constexpr continue def del do double elif else " +
@@ -17,7 +17,7 @@ const LONGEST_LINE = 2000;
 /** The parts of one line as elements; colors only, so a wrong guess harms nothing. */
 export function highlighted(line, language = "python") {
   if (line.length > LONGEST_LINE) return [brief(line, LONGEST_LINE)];
-  if (language === "text") return [h("span", { class: "c-text" }, visible(line))];
+  if (language === "text") return [h("span", { class: "c-text" }, line)];
   const parts = [];
   let from = 0;
   for (const found of line.matchAll(TOKENS[language])) {
@@ -25,10 +25,10 @@ export function highlighted(line, language = "python") {
     const known = WORDS.has(word) || /^\s*#/.test(word ?? "");
     const kind = comment ? "comment" : string ? "string" : number ? "number" : known ? "word" : null;
     if (!kind) continue;
-    parts.push(visible(line.slice(from, found.index)), h("span", { class: `c-${kind}` }, visible(text)));
+    parts.push(line.slice(from, found.index), h("span", { class: `c-${kind}` }, text));
     from = found.index + text.length;
   }
-  return [...parts, visible(line.slice(from))];
+  return [...parts, line.slice(from)];
 }
 
 /** For each line: Python, C++ inside a string that holds a kernel, or text inside a docstring. */

@@ -2,7 +2,7 @@
 
 import { course, fitting } from "./charts.js";
 import { sideBySide } from "./code.js";
-import { h, section, table, visible, wholeIdea } from "./dom.js";
+import { brief, h, section, table, wholeIdea } from "./dom.js";
 import { achieved, figures } from "./run.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
 import { badge } from "./status.js";
@@ -26,15 +26,15 @@ async function attempts(a, m, b, n) {
       run.attempts.map((each) => h("option", { value: each.attempt, selected: each.attempt === attempt.attempt }, `attempt ${each.attempt}${each.attempt === run.best ? " ★" : ""}`)));
     return h("div", { class: "card" },
       h("div", { class: "tools" }, pick, badge(attempt.status), h("a", { href: `#/run/${encodeURIComponent(attempt.run)}/${attempt.attempt}` }, "open")),
-      h("p", null, visible(wholeIdea(attempt))),
-      attempt.reason ? h("p", { class: "quiet" }, visible(attempt.reason)) : null);
+      h("p", null, wholeIdea(attempt)),
+      attempt.reason ? h("p", { class: "quiet" }, attempt.reason) : null);
   };
   const [old, fresh] = [left.node.candidate?.source, right.node.candidate?.source];
   return {
     title: `Attempts ${m} and ${n}`,
     element: h("div", null,
       crumbs(runLinkTo(a), a === b ? null : runLinkTo(b)),
-      h("h1", null, `Attempts ${m} and ${n} of ${problems.map(visible).join(" and ")}`),
+      h("h1", null, `Attempts ${m} and ${n} of ${brief(problems.join(" and "), 300)}`),
       h("div", { class: "tools" }, swapButton(address(b, n, a, m))),
       h("div", { class: "columns" }, side(left, one, "left"), side(right, other ?? one, "right")),
       kinds(left, right).map(([kind, mine, theirs]) => section(kind === "search" ? "In the search" : "In the final check", figuresOf(mine, theirs, names))),
@@ -47,7 +47,7 @@ async function attempts(a, m, b, n) {
 function figuresOf(mine, theirs, names) {
   const both = [mine, theirs];
   if (!both.some((each) => each?.figures))
-    return h("p", { class: "quiet" }, both.map((each, at) => `${names[at]}: ${each ? visible(each.reason) : "not checked"}`).join("; "));
+    return h("p", { class: "quiet" }, both.map((each, at) => `${names[at]}: ${each ? each.reason : "not checked"}`).join("; "));
   const row = (name, text) => [name, ...both.map((each, at) => (each?.figures ? text(each) : name !== "time of a call" ? "" : each ? each.status.replaceAll("_", " ") : "not checked"))];
   const references = [...new Set(both.flatMap((each) => Object.keys(each?.speedups ?? {})))];
   const found = against2(theirs, mine);
@@ -58,7 +58,7 @@ function figuresOf(mine, theirs, names) {
       ...references.map((name) => row(`vs ${name}`, (each) => [(each.figures.speedups[name] ?? "").replace("x", "×"), name === "eager" && each.figures.eager_then ? h("small", null, `; ${each.figures.eager_then}`) : ""])),
       row("roofline", (each) => each.figures.roofline),
       row("error", (each) => each.figures.error),
-      row("bottleneck", (each) => visible(each.bottleneck?.text ?? "")),
+      row("bottleneck", (each) => each.bottleneck?.text ?? ""),
     ].filter(([, ...texts]) => texts.some(Boolean)))),
     gain ? h("p", null, `${names[1][0].toUpperCase()}${names[1].slice(1)}: ${gain}`,
       !found.sameWindow ? ". Eager mode took another time beside each, so the two times cannot be compared." : found.told ? "." : `; the ratio of the times is ${found.times.toFixed(2)}.`) : null,
@@ -86,5 +86,5 @@ function differences([left, right]) {
   const [one, other] = [left, right].map((run) => new Map([...run.facts.filter(([name]) => name), ["correct", `${run.correct} of ${run.attempts.length}`],
     ["failures debugged", `${run.failures_taken_up}, ${run.failures_repaired} repaired`], ["cost", `${run.headline.cost}, ${run.headline.tokens}`]]));
   const names = [...new Set([...one.keys(), ...other.keys()])].filter((name) => name !== "run" && one.get(name) !== other.get(name));
-  return table(["", left.run.id, right.run.id], names.map((name) => [name, visible(one.get(name) ?? ""), visible(other.get(name) ?? "")]));
+  return table(["", left.run.id, right.run.id], names.map((name) => [name, one.get(name) ?? "", other.get(name) ?? ""]));
 }

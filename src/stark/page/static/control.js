@@ -1,6 +1,6 @@
 // Starting, stopping and resuming runs, for a page that was opened with the token of `stark ui --control`.
 
-import { h, section, table, visible } from "./dom.js";
+import { h, section, table } from "./dom.js";
 
 const STORED = "stark-token";
 
@@ -63,7 +63,7 @@ export function jobs() {
     const found = await ask("");
     const stop = (number) => async (event) => { event.target.disabled = true; await ask(`/stop/${number}`, {}); await update(); };
     list.replaceChildren(...(found.jobs.length ? [table(["command", "state", "last line", "stop"], found.jobs.map((job, number) => [
-      h("code", null, visible(job.command)), job.code === null ? "running" : `ended with ${job.code}`, visible(job.lines.at(-1) ?? ""),
+      h("code", null, job.command), job.code === null ? "running" : `ended with ${job.code}`, job.lines.at(-1) ?? "",
       job.code === null ? h("button", { onclick: stop(number) }, "Stop") : ""]))] : []));
     clearTimeout(later);
     // A job that ends without a change of the store is no news.

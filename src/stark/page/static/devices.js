@@ -2,6 +2,7 @@
 
 import { h, section, table } from "./dom.js";
 import { inOneFile, read } from "./source.js";
+import { badge } from "./status.js";
 
 export async function devicesScreen() {
   const body = h("div");
@@ -18,10 +19,21 @@ export async function devicesScreen() {
       ...(found.devices.length ? [] : [h("p", null, "No run has measured a device yet.")]));
   };
   await draw();
-  return { title: "Devices", element: h("div", null, h("h1", null, inOneFile ? "Device" : "Devices and queues"), body), concerns: () => true, update: draw };
+  const now = h("div", { role: "status" });
+  if (!inOneFile) watch(now);
+  return { title: "Devices", element: h("div", null, h("h1", null, inOneFile ? "Device" : "Devices and queues"), now, body), concerns: () => true, update: draw };
 }
 
 const runLink = (id) => h("a", { href: `#/run/${encodeURIComponent(id)}` }, id);
+
+/** Draw which devices of this machine judges use, again and again while the screen is shown. No event of a run tells of it. */
+async function watch(place) {
+  const { queues } = await read("queues").catch(() => ({ queues: [] }));
+  const named = (name) => (name.startsWith("cpu-") ? `CPU of ${name.slice(4)}` : `GPU ${name}`);
+  place.replaceChildren(h("p", null, queues.length ? queues.map((one) => h("span", { class: "use" }, badge("running", `${named(one.device)}: judge ${one.judge} measures, ${one.waiting} waiting `)))
+    : h("span", { class: "quiet" }, "No judge uses a device of the page's machine at present.")));
+  setTimeout(() => { if (place.isConnected) watch(place); }, document.hidden ? 20_000 : 2_000);
+}
 
 function queue(waiting) {
   if (!waiting.length) return h("p", { class: "quiet" }, "Nothing is in flight.");

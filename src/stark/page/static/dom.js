@@ -1,4 +1,5 @@
-// Elements made of text and other elements. Nothing here reads markup: every string becomes a text node.
+// Elements made of text and other elements. Nothing here reads markup: every string becomes a text node, with characters shown
+// that would otherwise hide or reorder what is beside them.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,21 +20,21 @@ function filled(element, attributes, children) {
     else if (name === "style") Object.entries(value).forEach(([key, one]) => element.style.setProperty(key, one));
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  const shown = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  element.append(...shown.map((child) => (typeof child === "string" ? visible(child) : child)));
   return element;
 }
 
-/** Text from models and programs, with characters shown that would otherwise hide or reorder what is beside them. */
-export function visible(text) {
+function visible(text) {
   return text
     .replace(/[\u0000-\u0008\u000b-\u001f]/g, (found) => String.fromCharCode(0x2400 + found.charCodeAt(0)))
-    .replace(/[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+    .replace(/[\u061c\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
       (found) => `\u27e8${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 }
 
-/** As `visible`, but at most `most` characters of it. */
+/** At most `most` characters of a text. */
 export function brief(text, most = 20_000) {
-  return text.length <= most ? visible(text) : `${visible(text.slice(0, most))}… (${(text.length - most).toLocaleString("en")} more characters)`;
+  return text.length <= most ? text : `${text.slice(0, most)}… (${(text.length - most).toLocaleString("en")} more characters)`;
 }
 
 /** Make the children of `parent` those of `items`, and keep the elements of items that have not changed. */
@@ -59,8 +60,7 @@ const LONG = 200_000;
 
 /** A box of text from a model or a program. A very long text is shown in part, with a button for the rest. */
 export function box(text, attributes = {}) {
-  const shown = visible(text.slice(0, LONG));
-  const pre = h("pre", { tabindex: 0, ...attributes }, shown);
+  const pre = h("pre", { tabindex: 0, ...attributes }, text.slice(0, LONG));
   if (text.length <= LONG) return pre;
   const more = h("button", {
     class: "plain",

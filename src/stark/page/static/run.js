@@ -2,7 +2,7 @@
 
 import { against, course, named } from "./charts.js";
 import { resumeButton } from "./control.js";
-import { brief, facts, h, section, table, visible } from "./dom.js";
+import { brief, facts, h, section, table } from "./dom.js";
 import { roofline } from "./roofline.js";
 import { inOneFile, read, readAgain, runPath } from "./source.js";
 import { badge } from "./status.js";
@@ -38,7 +38,7 @@ export async function runScreen(id) {
   draw();
   const go = (attempt) => () => { if (attempt()) location.hash = `#/run/${encodeURIComponent(id)}/${attempt()}`; };
   return {
-    title: run.run.problem.name,
+    title: brief(run.run.problem.name, 300),
     element: h("div", null, title, head, h("div", { class: "work" }, section("Attempts", grown.element), side), roof, below),
     concerns: (runs) => runs.includes(run.run.id),
     update: async () => { run = await readAgain(run); grown.update(run); draw(); },
@@ -52,7 +52,7 @@ function titleOf(run) {
   const models = [...new Set(Object.values(config.models).map((one) => one.model))].join(", ");
   return [
     inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
-    h("h1", null, visible(run.run.problem.name)),
+    h("h1", null, brief(run.run.problem.name, 300)),
     h("p", { class: "quiet" }, [config.strategy.name, models, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
       run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : !run.headline.over && badge("unusable", "not ended"),
       " ", inOneFile || run.pending.length ? null : resumeButton(run.run.id)),
@@ -108,7 +108,7 @@ function errorOf(line) {
 /** What a reader must know before the figures, such as a problem that a constant would solve. */
 function warnings(run) {
   const found = run.headline.warnings;
-  return found.length ? [h("ul", { class: "warnings across" }, found.map((text) => h("li", null, visible(text))))] : [];
+  return found.length ? [h("ul", { class: "warnings across" }, found.map((text) => h("li", null, text)))] : [];
 }
 
 function shortened(text) {
@@ -125,7 +125,7 @@ function leaderboard(run) {
   const rows = shown.map((one) => [
     one.attempt === run.best ? "★" : run.group.includes(one.attempt) ? "=" : "",
     h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, one.attempt),
-    visible(one.idea), one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, meets(one) ? `${one.figures.error} · ${meets(one)}` : one.figures.error,
+    one.idea, one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, meets(one) ? `${one.figures.error} · ${meets(one)}` : one.figures.error,
   ]);
   return section("Leaderboard",
     table(["", "attempt", "idea", "time", "vs eager", "roofline", precisionTerm(shown.some(meets) ? "error, meets" : "error")], rows, [3, 4, 5, 6]),
@@ -134,15 +134,15 @@ function leaderboard(run) {
 
 function happenings(run) {
   const item = (one) => h("li", null,
-    badge(one.status, ""), h("span", { class: "when", title: "active time of the run" }, one.time ?? ""),
-    h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", visible(one.text)));
-  return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)));
+    badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
+    h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", one.text));
+  return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)),
+    run.happened.some((one) => one.time) ? h("p", { class: "quiet" }, "Times since the start of the run (hours:minutes:seconds), without pauses.") : "");
 }
 
 function spending(run) {
-  if (!run.spending.length) return [h("p", { class: "quiet" }, "No model was called.")];
   return [
-    table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], run.spending, [1, 2, 3, 4, 5]),
+    run.spending.length ? table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], run.spending, [1, 2, 3, 4, 5]) : "",
     ...run.spending_notes.map((note) => h("p", { class: "quiet" }, note)),
   ];
 }

@@ -30,7 +30,7 @@ const room = (name) => ROOM[name] ?? "not-narrow";
 const plain = (text) => text.toLowerCase().replace(/[\/_]/g, "-");
 
 /** Why a run ended, unless it simply made its attempts. */
-const state = (run) => (run.ended === null ? (run.in_flight ? "running" : "not ended") : run.ended.kind === "attempts" ? "ended" : run.ended.detail);
+const state = (run) => (run.ended === null ? (run.in_flight ? "running" : "not ended") : { attempts: "ended", recorded: "ended early" }[run.ended.kind] ?? run.ended.detail);
 
 const total = (run, name) => Object.values(run.roles).reduce((sum, role) => sum + role[name], 0);
 

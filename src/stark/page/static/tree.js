@@ -1,7 +1,7 @@
 // The tree of attempts: a row per attempt, with its branch drawn on the left. Arrow keys move, fold and unfold.
 
 import { chosenIn, keepChoice } from "./address.js";
-import { h, reconcile, s, visible, wholeIdea } from "./dom.js";
+import { h, reconcile, s, wholeIdea } from "./dom.js";
 import { whisker } from "./charts.js";
 import { logScale } from "./scales.js";
 import { sign, words } from "./status.js";
@@ -126,7 +126,7 @@ function rowOf(row, run) {
   },
     branch(row),
     h("span", { class: "id" }, row.id),
-    h("span", { class: "idea" }, row.folded ? h("span", { class: "fold" }, "folded ") : null, visible(row.idea ?? "")),
+    h("span", { class: "idea" }, row.folded ? h("span", { class: "fold" }, "folded ") : null, row.idea ?? ""),
     h("span", { class: `state ${row.state}` }, row.status === "running" ? row.role : words(row.state), row.refuted ? " · refuted" : row.checked ? (row.gained ? " · confirmed" : " · checked") : row.tied ? " · tied" : ""),
     h("span", { class: "latency" }, row.latency),
     whisker(row.eager, logScale(row.low, row.high, 6, 114)),
