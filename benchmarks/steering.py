@@ -55,7 +55,9 @@ async def _searches(
     chance = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         base = [sys.executable, FAKE_JUDGE, *options]
-        executor = executors.judges.CommandsExecutor([[*base, f"{folder}/{n}"] for n in range(judges)])
+        executor = executors.judges.CommandsExecutor(
+            [[*base, f"{folder}/{n}"] for n in range(judges)]
+        )
 
         async def search(problem: Problem) -> None:
             for _ in range(candidates):
