@@ -56,6 +56,9 @@ LOST_PAUSE_S = 1.0
 LOSSES_S = 300.0
 """Seconds for which it is. To restart an actor on another node takes about 20."""
 
+HELLOS_S = 60.0
+"""Seconds to wait for judges that say what they are."""
+
 CONNECT_S = 5.0
 """Seconds in which a cluster's head must accept a connection."""
 
@@ -320,18 +323,18 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         """See `JudgesExecutor.start`. Waits for one judge; others join when the cluster finds places for them."""
         await self._ready()
 
-    async def hellos(self, within_s: float) -> dict[str, Hello | str]:
-        """By judge, what it says about itself or why it does not, after at most so many seconds."""
+    async def hellos(self) -> dict[str, Hello | str]:
+        """See `JudgesExecutor.hellos`. Waits a while for judges that have no place yet."""
         await self._ready()
-        await asyncio.wait(self._starts, timeout=within_s)
+        await asyncio.wait(self._starts, timeout=HELLOS_S)
         found: dict[str, Hello | str] = {}
         for number, judge in enumerate(self._judges):
-            said = judge.greeting
-            at = f"judge {number}" + (f" on {said.node}" if said else "")
-            waiting = "it waits for a place in the cluster (see `ray status`)"
-            found[at] = (
-                Hello.model_validate_json(said.hello) if said else str(judge.failure or waiting)
-            )
+            if judge.greeting is None:
+                reason = str(judge.failure or "it waits for a place in the cluster")
+                found[f"judge {number}"] = reason
+            else:
+                hello = Hello.model_validate_json(judge.greeting.hello)
+                found[f"judge {number} on {judge.greeting.node}"] = hello
         return found
 
     async def close(self) -> None:
@@ -413,6 +416,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            os.environ.setdefault("RAY_worker_niceness", "0")  # or judges have low priority
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns
         if ray().is_initialized():
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -25,6 +26,7 @@ from stark.evaluator.protocol import (
     Described,
     Evaluate,
     Evaluated,
+    Hello,
     RequestRefused,
 )
 
@@ -150,6 +152,10 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         if len(failures) == len(ends):
             raise failures[-1]
 
+    @abstractmethod
+    async def hellos(self) -> dict[str, Hello | str]:
+        """Start all judges. By judge, what it says about itself, or why it does not start."""
+
     async def answer(self, request: AnyRequest) -> Answer:
         """See `RequestingExecutor.answer`.
 
@@ -231,3 +237,13 @@ class CommandsExecutor(JudgesExecutor[CommandJudge]):
             CommandJudge(command, partial(self._notified, number))
             for number, command in enumerate(commands)
         ]
+
+    async def hellos(self) -> dict[str, Hello | str]:
+        """See `JudgesExecutor.hellos`."""
+        found: dict[str, Hello | str] = {}
+        for number, judge in enumerate(self._judges):
+            try:
+                found[f"judge {number}"] = (await judge.start()).hello
+            except JudgeUnavailable as failure:
+                found[f"judge {number}"] = str(failure)
+        return found
