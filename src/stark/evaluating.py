@@ -9,13 +9,10 @@ from pathlib import Path
 from stark.core.base import Frozen
 from stark.core.candidate import Candidate
 from stark.core.device import Device
-from stark.core.evaluation import Correct, Effort, Evaluation, Unusable
+from stark.core.evaluation import Check, Correct, Effort, Evaluation, Unusable
 from stark.core.problem import Problem
-from stark.evaluator.executors import Executor
+from stark.evaluator.executors import Executor, RequestingExecutor
 from stark.languages import LANGUAGES
-
-CHECK_TIMING_S = 0.01
-"""The timing budget of a check, whose times are not shown: timing ends as soon as it may."""
 
 
 class Written(Frozen):
@@ -40,6 +37,14 @@ class Judged(Frozen):
     """None if the file is not a candidate that this judge can run."""
 
     evaluation: Evaluation
+
+
+class Checked(Frozen):
+    """The check of one file."""
+
+    file: str
+    candidate: Candidate | None
+    evaluation: Check
 
 
 def read_candidate(path: Path, language: str | None = None) -> Written:
@@ -97,6 +102,26 @@ async def evaluate_candidates(
         return judged
 
     return list(await asyncio.gather(*map(judge, sources)))
+
+
+async def check_candidates(
+    problem: Problem, sources: Sequence[Written], executor: RequestingExecutor
+) -> list[Checked]:
+    """Build and verify all sources; nothing is timed, the reference neither. See `evaluate_candidates`."""
+
+    async def check(written: Written) -> Checked:
+        found = Checked(
+            file=written.file, candidate=None, evaluation=Unusable(reason=written.fault)
+        )
+        for language in written.languages:
+            candidate = Candidate(language=language, source=written.source)
+            evaluation = await executor.check(problem, candidate)
+            found = Checked(file=written.file, candidate=candidate, evaluation=evaluation)
+            if not isinstance(evaluation, Unusable):  # the device can run the language
+                break
+        return found
+
+    return list(await asyncio.gather(*map(check, sources)))
 
 
 def shortfall(evaluation: Evaluation, least: float, against: str) -> str | None:

@@ -45,7 +45,7 @@ def test_a_check_shows_no_times(stark: Stark, executor: FakeExecutor) -> None:
     assert (0, 1) == (good.code, broken.code)
     assert good.out.startswith("good.py: correct\n") and " ms" not in good.out
     assert "relative error 0.31" in broken.out
-    assert 2 == len(executor.evaluated)
+    assert 2 == len(executor.checked) and not executor.evaluated
     [found] = stark("check", "problem.py", "good.py", "--json").document["candidates"]
     assert "latency_ms" not in found and "correct" == found["status"]
 

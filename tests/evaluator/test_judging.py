@@ -6,10 +6,11 @@ import pytest
 
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
-from stark.core.evaluation import BuildFailed, Correct, Incorrect
+from stark.core.evaluation import BuildFailed, Correct, Incorrect, Untimed
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.executors import Executor
+from stark.evaluator.executors import Executor, RequestingExecutor
+from stark.explain.evaluation import evidence
 from stark.languages import language
 from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.examples import guide_example
@@ -55,6 +56,22 @@ async def test_operations_are_counted(executor: Executor) -> None:
     reference = await executor.describe(product)
 
     assert 2 * 8**3 == reference.roofline.flops
+
+
+async def test_a_check_times_nothing(executor: RequestingExecutor) -> None:
+    right, wrong, elsewhere = [
+        await executor.check(PROBLEM, as_candidate(name, source))
+        for name, source in (
+            ("pytorch", HONEST),
+            ("pytorch", FAULTS["wrong everywhere"][0]),
+            ("triton", HONEST),
+        )
+    ]
+
+    assert isinstance(right, Untimed) and right.accuracy.relative_rms < 1e-6
+    assert {"static", "build", "load", "verify"} == set(right.seconds)
+    assert "incorrect" == wrong.status and "time" not in wrong.seconds
+    assert "unusable" == elsewhere.status and "cannot run triton" in evidence(elsewhere)
 
 
 async def test_pytorch_alone_is_a_language(executor: Executor) -> None:

@@ -8,7 +8,7 @@ from stark.core.candidate import Candidate
 from stark.core.cases import Weighing
 from stark.core.combined import correct_over, reference_over
 from stark.core.declared import Objective
-from stark.core.evaluation import Correct, Evaluation
+from stark.core.evaluation import Correct, Evaluation, Untimed
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.executors.base import RequestingExecutor
@@ -105,7 +105,9 @@ class FakeCases(RequestingExecutor):
         self.asked.append((request.kind, case))
         self.classes.append(request.device_class)
         if not isinstance(request, Describe):
-            evaluation = self._evaluation(case, request.candidate)
+            evaluation: Evaluation | Untimed = self._evaluation(case, request.candidate)
+            if isinstance(evaluation, Correct) and not request.timed:
+                evaluation = Untimed(accuracy=evaluation.accuracy)
             return Evaluated(id="", evaluation=evaluation, device_class="invented")
         found = self._reference(case)
         if isinstance(found, str):

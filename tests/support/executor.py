@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stark.core.candidate import Candidate
 from stark.core.device import Device
-from stark.core.evaluation import Correct, Effort, Evaluation
+from stark.core.evaluation import Check, Correct, Effort, Evaluation, Untimed
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from support.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
@@ -41,6 +41,7 @@ class FakeExecutor:
         self.promoted: list[Candidate] = []
         """Candidates of final checks; they are not in `evaluated`."""
 
+        self.checked: list[Candidate] = []
         self.closed = False
 
     async def describe(self, problem: Problem) -> Reference:
@@ -67,6 +68,14 @@ class FakeExecutor:
         if isinstance(evaluation, Correct):
             return evaluation.model_copy(update={"effort": effort})
         return evaluation
+
+    async def check(self, problem: Problem, candidate: Candidate) -> Check:
+        """The function's evaluation of the candidate, without its times."""
+        self.checked.append(candidate)
+        evaluation = self._evaluation(candidate)
+        return (
+            Untimed(accuracy=evaluation.accuracy) if isinstance(evaluation, Correct) else evaluation
+        )
 
     async def close(self) -> None:
         """Record the call."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by its path
 
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Evaluation, Untimed
 from stark.core.problem import Problem
 from stark.evaluator.protocol import (
     Answer,
@@ -93,11 +93,12 @@ class FakeJudge:
             found = self._evaluation(request)
             self._say(Evaluated(id=request.id, evaluation=found, device_class=self._device_class))
 
-    def _evaluation(self, request: Evaluate) -> Evaluation:
-        if not self._inventing:
-            return correct(EAGER_MS)
-        asked = request.problem, request.candidate, request.effort
-        return asyncio.run(FakeExecutor().evaluate(*asked))
+    def _evaluation(self, request: Evaluate) -> Evaluation | Untimed:
+        executor = FakeExecutor() if self._inventing else FakeExecutor(lambda _: correct(EAGER_MS))
+        asked = request.problem, request.candidate
+        if not request.timed:
+            return asyncio.run(executor.check(*asked))
+        return asyncio.run(executor.evaluate(*asked, request.effort))
 
     def _prepare(self, problem: Problem) -> None:
         if problem.digest not in self._ready:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stark.core.judging import Limits, Tools
-from stark.evaluator.executors.base import Executor, RequestingExecutor
+from stark.evaluator.executors.base import RequestingExecutor
 from stark.evaluator.protocol import Answer, AnyRequest
 
 
@@ -29,6 +29,6 @@ class SharingExecutor(RequestingExecutor):
 class JudgeWithin(Protocol):
     """Opens an executor on the judges that a test session shares: the type of its fixture."""
 
-    def __call__(self, limits: Limits, sanitizer: bool = False) -> Executor:
+    def __call__(self, limits: Limits, sanitizer: bool = False) -> RequestingExecutor:
         """Without `sanitizer`, no candidate is built twice, which would take seconds."""
         ...

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,19 +20,19 @@ from stark.cli.settings import Settings
 from stark.configuration import asked_for, limits_and_tools
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
-from stark.core.judging import Limits
 from stark.core.node import ROOT
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import (
-    CHECK_TIMING_S,
+    Checked,
     Judged,
     Written,
+    check_candidates,
     evaluate_candidates,
     read_candidate,
     shortfall,
 )
-from stark.evaluator.executors import open_executor
+from stark.evaluator.executors import RequestingExecutor, open_executor
 from stark.explain.numbers import counted
 from stark.languages import language
 from stark.options import RunOptions, checked_options
@@ -82,9 +83,7 @@ def evaluate(
     _check(asked.sanitizer, chosen, demand)
     problem, written = _read(problem_spec, inputs, paths, settings, asked)
     _check_keeping(keeping, problem, settings.store, asked)
-    judging = _judge(
-        problem, written, asked, limits_and_tools(asked)[0], chosen, consoles.console(as_json)
-    )
+    judging = _judge(problem, written, asked, chosen, consoles.console(as_json))
     reference, judged = run_interruptibly(judging)
     missed = _missed(judged, demand)
     run, kept = _keep(keeping, problem, reference, judged, settings.store, asked, chosen)
@@ -109,13 +108,11 @@ def check(
     settings: Settings,
     as_json: bool,
 ) -> int:
-    """Build and verify every file without a meaningful timing; returns 0 if all are correct, else 1."""
+    """Build and verify every file; returns 0 if all are correct, else 1."""
     asked = checked_options(settings.options)
     problem, written = _read(problem_spec, inputs, paths, settings, asked)
-    limits = limits_and_tools(asked)[0].model_copy(update={"timing_budget_s": CHECK_TIMING_S})
-    judging = _judge(problem, written, asked, limits, "search", consoles.console(stderr=True))
-    _, judged = run_interruptibly(judging)
-    document = check_document(problem, judged)
+    checking = _check_all(problem, written, asked, consoles.console(stderr=True))
+    document = check_document(problem, run_interruptibly(checking))
     if as_json:
         consoles.print_json(document.model_dump(mode="json"))
     else:
@@ -178,33 +175,49 @@ async def _judge(
     problem: Problem,
     written: Sequence[Written],
     asked: RunOptions,
-    limits: Limits,
     effort: Effort,
     console: Console,
 ) -> tuple[Reference, list[Judged]]:
-    """Judge all files concurrently; a terminal shows a spinner meanwhile."""
-    work = f"judging {counted(len(written), 'candidate')} for {problem.name}"
-    spinner, animated = console.status(Text(work)), can_redraw(console)
-
-    def on_notice(notice: str) -> None:
-        spinner.update(Text(notice or work))
-        if notice and not animated:
-            console.print(notice, soft_wrap=True)
+    """Judge all files concurrently."""
+    animated = can_redraw(console)
 
     def on_judged(judged: Judged) -> None:
         if len(written) > 1 and not animated:
             console.print(f"{judged.file}: {judged.evaluation.status}", soft_wrap=True)
 
-    tools = limits_and_tools(asked)[1]
-    executor = open_executor(asked.executor, limits, tools, on_notice)
+    async with _executor(problem, written, asked, console) as executor:
+        reference = await executor.describe(problem)
+        for warning in reference.warnings:
+            console.print(Text(warning, "yellow"), soft_wrap=True)
+        return reference, await evaluate_candidates(
+            problem, written, executor, effort, reference.device, on_judged
+        )
+
+
+async def _check_all(
+    problem: Problem, written: Sequence[Written], asked: RunOptions, console: Console
+) -> list[Checked]:
+    async with _executor(problem, written, asked, console) as executor:
+        return await check_candidates(problem, written, executor)
+
+
+@asynccontextmanager
+async def _executor(
+    problem: Problem, written: Sequence[Written], asked: RunOptions, console: Console
+) -> AsyncIterator[RequestingExecutor]:
+    """The judge, while a terminal shows a spinner."""
+    work = f"judging {counted(len(written), 'candidate')} for {problem.name}"
+    spinner = console.status(Text(work))
+
+    def on_notice(notice: str) -> None:
+        spinner.update(Text(notice or work))
+        if notice and not can_redraw(console):
+            console.print(notice, soft_wrap=True)
+
+    executor = open_executor(asked.executor, *limits_and_tools(asked), on_notice)
     try:
         with spinner:
-            reference = await executor.describe(problem)
-            for warning in reference.warnings:
-                console.print(Text(warning, "yellow"), soft_wrap=True)
-            return reference, await evaluate_candidates(
-                problem, written, executor, effort, reference.device, on_judged
-            )
+            yield executor
     finally:
         await executor.close()
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from stark.core.cases import Weighing
-from stark.core.evaluation import Accuracy, Correct, EvaluationBase, Phase
+from stark.core.evaluation import Accuracy, Correct, EvaluationBase, Phase, Untimed
 from stark.core.precision import CLASSES, Precision
 from stark.core.reference import Reference
 
@@ -51,6 +51,15 @@ def correct_over(weighing: Weighing, cases: Mapping[str, Correct]) -> Correct:
         ),
     }
     return main.model_copy(update=changes)
+
+
+def untimed_over(cases: Mapping[str, Untimed]) -> Untimed:
+    """The check of a candidate that is correct in every case."""
+    return Untimed(
+        accuracy=_worst([each.accuracy for each in cases.values()]),
+        seconds=seconds_over(cases.values()),
+        warnings=warnings_over({case: each.warnings for case, each in cases.items()}),
+    )
 
 
 def seconds_over(evaluations: Iterable[EvaluationBase]) -> dict[Phase, float]:

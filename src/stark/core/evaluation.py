@@ -262,8 +262,18 @@ def beats_roofline(roofline: Roofline, latency_ms: float) -> bool:
     return latency_ms < (1 - NEAR) * roofline.floor_ms
 
 
-_Any = Correct | Incorrect | BuildFailed | Crashed | TimedOut | OutOfMemory | Rejected | Unusable
+class Untimed(EvaluationBase):
+    """The outputs matched, and the candidate was not timed. Only a check ends so, and no run stores it."""
+
+    status: Literal["correct"] = "correct"
+    accuracy: Accuracy
+
+
+_Failure = Incorrect | BuildFailed | Crashed | TimedOut | OutOfMemory | Rejected | Unusable
+_Any = Correct | _Failure
 Evaluation = Annotated[_Any, Field(discriminator="status")]
+Check = Annotated[Untimed | _Failure, Field(discriminator="status")]
+"""The result of a check: build and correctness only."""
 
 STATUSES: tuple[str, ...] = tuple(kind.model_fields["status"].default for kind in get_args(_Any))
 

@@ -15,7 +15,7 @@ from stark import __version__
 from stark.core.base import Frozen, digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.evaluation import Effort, Evaluation, Untimed
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -44,6 +44,9 @@ class Evaluate(Frozen):
     candidate: Candidate
     limits: Limits = Limits()
     effort: Effort = "search"
+    timed: bool = True
+    """If False, the judge stops after verification, and a correct candidate is answered with `Untimed`."""
+
     tools: Tools = Tools()
     device_class: str | None = None
     """Like `Describe.device_class`."""
@@ -103,7 +106,7 @@ class Evaluated(Frozen):
 
     kind: Literal["evaluated"] = "evaluated"
     id: str
-    evaluation: Evaluation
+    evaluation: Evaluation | Untimed
     device_class: str = ""
     """The kind of machine that answered."""
 

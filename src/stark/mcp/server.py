@@ -17,7 +17,7 @@ from stark.languages import LANGUAGES, language
 from stark.mcp.answers import Attempts, Best, Evaluated, Examined, Measured, Pending, Profiled
 from stark.mcp.jobs import OnProgress
 from stark.mcp.workbench import Workbench
-from stark.report.agent_documents import Checked
+from stark.report.agent_documents import CheckedDocument
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Tools:
 
     async def check(
         self, ctx: Context[Any, Any], problem: str, candidate: str
-    ) -> Checked | Pending:
+    ) -> CheckedDocument | Pending:
         """Build and verify a candidate, without a time. Nothing is stored."""
         return await self._answer(ctx, "checking", self._bench.check(problem, candidate))
 
@@ -94,7 +94,7 @@ class Tools:
 
     async def wait(
         self, ctx: Context[Any, Any], pending: str, stop: bool = False
-    ) -> Evaluated | Best | Checked | Measured | Examined | Pending:
+    ) -> Evaluated | Best | CheckedDocument | Measured | Examined | Pending:
         """Wait for the answer of a call that returned `pending`, up to 45 s. `stop` cancels that call instead."""
         with _errors_as_text():
             if stop:

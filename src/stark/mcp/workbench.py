@@ -17,29 +17,25 @@ from stark.core.node import ROOT
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import (
-    CHECK_TIMING_S,
     Judged,
     Written,
+    check_candidates,
     evaluate_candidates,
     read_candidate,
     written_as,
 )
 from stark.evaluator.executors import open_executor
-from stark.evaluator.executors.base import Executor, RequestingExecutor
-from stark.evaluator.protocol import Answer, AnyRequest
 from stark.explain.device import reference_text
-from stark.explain.evaluation import profiles, speedup_text
+from stark.explain.evaluation import explain, profiles, speedup_text
 from stark.languages import language
 from stark.mcp.answers import Attempt, Attempts, Best, Evaluated, Examined, Measured, Profiled
 from stark.mcp.jobs import Jobs
 from stark.options import RunOptions
 from stark.problems import load
 from stark.report.agent_documents import (
-    Checked,
-    checked,
-    evidence_text,
+    CheckedDocument,
+    checked_document,
     problem_document,
-    without_expected,
 )
 from stark.report.attempt_document import node_document
 from stark.report.document import run_document
@@ -47,22 +43,6 @@ from stark.report.node import node_of
 from stark.report.view import RunView
 from stark.results import Result
 from stark.store import STORE, Store
-
-
-class Untimed(RequestingExecutor):
-    """Sends requests to another executor's judges, with the shortest timing."""
-
-    def __init__(self, judges: RequestingExecutor, asked: RunOptions) -> None:
-        limits, tools = limits_and_tools(asked)
-        super().__init__(limits.model_copy(update={"timing_budget_s": CHECK_TIMING_S}), tools)
-        self._judges = judges
-
-    async def close(self) -> None:
-        """The owner of the judges closes them."""
-
-    async def answer(self, request: AnyRequest) -> Answer:
-        """See `RequestingExecutor.answer`."""
-        return await self._judges.answer(request)
 
 
 class Workbench:
@@ -77,9 +57,7 @@ class Workbench:
     ) -> None:
         self.asked, self.store, self.kernelbench = asked, store, kernelbench
         self.jobs = jobs or Jobs()
-        self.judge: Executor = open_executor(
-            asked.executor, *limits_and_tools(asked), self._on_notice
-        )
+        self.judge = open_executor(asked.executor, *limits_and_tools(asked), self._on_notice)
         self._references: dict[str, Reference] = {}
 
     async def __aenter__(self) -> Self:
@@ -102,12 +80,11 @@ class Workbench:
             guide=document.guide,
         )
 
-    async def check(self, problem: str, candidate: str) -> Checked:
+    async def check(self, problem: str, candidate: str) -> CheckedDocument:
         """Whether a candidate builds and is correct."""
-        assert isinstance(self.judge, RequestingExecutor)
-        judges = Untimed(self.judge, self.asked)
-        found = checked(await self._judged(self._problem(problem), candidate, judges, "search"))
-        return found.model_copy(update={"evidence": without_expected(found.evidence)})
+        written = [self._written(candidate)]
+        [found] = await check_candidates(self._problem(problem), written, self.judge)
+        return checked_document(found)
 
     async def evaluate(
         self, problem: str, candidate: str, effort: Effort, parent: int, idea: str
@@ -116,7 +93,7 @@ class Workbench:
         loaded = self._problem(problem)
         with Store.open(self.store, create=False) as store:
             starting_point(store, find_agent_run(store, loaded, self.asked), parent)
-        judged = await self._judged(loaded, candidate, self.judge, effort)
+        judged = await self._judged(loaded, candidate, effort)
         found = judged.evaluation
         run, kept = await self._kept(loaded, judged, effort, parent, idea)
         return Evaluated(
@@ -126,7 +103,7 @@ class Workbench:
             status=found.status,
             speedup=speedup_text(found.speedup_vs()) if isinstance(found, Correct) else None,
             confirmed=isinstance(found, Correct) and effort == "promote",
-            evidence=evidence_text(found),
+            evidence=explain(found),
         )
 
     async def optimize(
@@ -205,7 +182,7 @@ class Workbench:
                     status=each.status,
                     speedup=each.figures and each.figures.speedups.get("eager"),
                     idea=each.idea,
-                    reason=without_expected(each.reason),
+                    reason=each.reason,
                 )
                 for each in document.attempts[-last:]
             ),
@@ -215,7 +192,7 @@ class Workbench:
         """Everything that is stored of an attempt, as JSON."""
         view = self._view(run)
         document = node_document(view, node_of(view, attempt))
-        return without_expected(document.model_dump_json(indent=1))
+        return document.model_dump_json(indent=1)
 
     async def examine(self) -> Examined:
         """What `stark doctor` finds."""
@@ -249,12 +226,10 @@ class Workbench:
             self._references[problem.digest] = await self.judge.describe(problem)
         return self._references[problem.digest]
 
-    async def _judged(
-        self, problem: Problem, candidate: str, judges: Executor, effort: Effort
-    ) -> Judged:
+    async def _judged(self, problem: Problem, candidate: str, effort: Effort) -> Judged:
         written = self._written(candidate)
         device = (await self._reference(problem)).device
-        [judged] = await evaluate_candidates(problem, [written], judges, effort, device)
+        [judged] = await evaluate_candidates(problem, [written], self.judge, effort, device)
         return judged
 
     def _written(self, candidate: str) -> Written:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from stark.core.base import Frozen
-from stark.core.evaluation import Accuracy, Correct, Evaluation
+from stark.core.evaluation import Accuracy, Evaluation, Untimed
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluating import Judged
+from stark.evaluating import Checked, Judged
 from stark.explain.device import device_text, reference_text, signature_text
-from stark.explain.evaluation import accuracy_text, evidence, explain
+from stark.explain.evaluation import accuracy_text, evidence
 from stark.languages import LANGUAGES
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
-
-_EXPECTED = re.compile(r"expected \S+, got ")
 
 
 class ProblemDocument(Frozen):
@@ -39,7 +36,7 @@ class ProblemDocument(Frozen):
     """How candidates in the asked language are written, with the techniques that may pay here; null if not asked for."""
 
 
-class Checked(Frozen):
+class CheckedDocument(Frozen):
     """Whether one candidate builds and is correct. It was not timed."""
 
     file: str
@@ -55,7 +52,7 @@ class CheckDocument(Frozen):
 
     version: Literal[1] = 1
     problem: str
-    candidates: tuple[Checked, ...]
+    candidates: tuple[CheckedDocument, ...]
 
 
 class JudgedDocument(EvaluationDocument):
@@ -123,21 +120,23 @@ def guide_text(reference: Reference, language: str) -> str:
     return LANGUAGES[language].lessons(reference, reference.backward).to_write
 
 
-def check_document(problem: Problem, judged: Sequence[Judged]) -> CheckDocument:
+def check_document(problem: Problem, checked: Sequence[Checked]) -> CheckDocument:
     """Build and correctness of every candidate."""
-    return CheckDocument(problem=problem.name, candidates=tuple(map(checked, judged)))
+    return CheckDocument(problem=problem.name, candidates=tuple(map(checked_document, checked)))
 
 
-def checked(judged: Judged) -> Checked:
+def checked_document(checked: Checked) -> CheckedDocument:
     """Build and correctness of one candidate."""
-    found = judged.evaluation
-    correct = found if isinstance(found, Correct) else None
-    return Checked(
-        file=judged.file,
-        language=judged.candidate and judged.candidate.language,
+    found = checked.evaluation
+    accuracy = found.accuracy if isinstance(found, Untimed) else None
+    return CheckedDocument(
+        file=checked.file,
+        language=checked.candidate and checked.candidate.language,
         status=found.status,
-        evidence=accuracy_text(correct.accuracy) if correct else evidence(found),
-        accuracy=correct and correct.accuracy,
+        evidence=evidence(found)
+        if not isinstance(found, Untimed)
+        else accuracy_text(found.accuracy),
+        accuracy=accuracy,
         warnings=found.warnings,
     )
 
@@ -167,13 +166,3 @@ def evaluate_document(
             for each in judged
         ),
     )
-
-
-def evidence_text(evaluation: Evaluation) -> str:
-    """An evaluation in English, for an agent that must not see expected values."""
-    return without_expected(explain(evaluation))
-
-
-def without_expected(text: str) -> str:
-    """The text without the expected values of single elements."""
-    return _EXPECTED.sub("got ", text)

@@ -7,7 +7,7 @@ import pytest
 
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
-from stark.core.evaluation import Correct, Evaluation
+from stark.core.evaluation import Correct, Evaluation, Untimed
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -59,6 +59,19 @@ async def test_the_first_failing_case_decides_and_saves_the_rest(
     assert asked == [case for _, case in executor.asked]
     assert evidence(found).startswith(f"case {failing}: output 0: relative error")
     assert (failing == "prefill") == ("build" in found.seconds)  # the first case's time counts too
+
+
+async def test_a_check_is_of_every_case() -> None:
+    right, wrong = [
+        await FakeCases(judged).check(PROBLEM, CANDIDATE)
+        for judged in (
+            lambda case, _: correct(0.5, EAGER_MS[case]),
+            lambda case, _: failure("incorrect") if case == "prefill" else correct(0.5),
+        )
+    ]
+
+    assert isinstance(right, Untimed)
+    assert ("incorrect", "prefill") == (wrong.status, wrong.case)
 
 
 async def test_a_search_does_not_ask_for_all_cases_in_turn() -> None:

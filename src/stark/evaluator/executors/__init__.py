@@ -34,6 +34,7 @@ limits that apply to candidates, and the NVIDIA tools under which candidates run
 __all__ = [
     "EXECUTORS",
     "Executor",
+    "RequestingExecutor",
     "open_executor",
     "open_judges",
     "require_requests",
@@ -46,7 +47,7 @@ def open_executor(
     limits: Limits | None = None,
     tools: Tools | None = None,
     on_notice: Callable[[str], None] | None = None,
-) -> Executor:
+) -> RequestingExecutor:
     """Open an executor from `local`, `local:cuda:0,cuda:1`, `command:LINE`, `folder:PATH` or `ray:ADDRESS`.
 
     Judges start at the first request. Close the executor when the last run that uses it has ended:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stark.core.candidate import Candidate
-from stark.core.combined import correct_over, reference_over, seconds_over
+from stark.core.combined import correct_over, reference_over, seconds_over, untimed_over
 from stark.core.errors import JudgeUnavailable, ProblemError
-from stark.core.evaluation import Correct, Effort, Evaluation, OutOfMemory
+from stark.core.evaluation import Check, Correct, Effort, Evaluation, OutOfMemory, Untimed
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -101,6 +101,20 @@ class RequestingExecutor(ABC):
             else await self._in_turn(problem, candidate, evaluation)
         )
 
+    async def check(self, problem: Problem, candidate: Candidate) -> Check:
+        """Build and verify a candidate; nothing is timed. With several cases, the first one that fails decides."""
+        weighing = problem.weighing
+        if weighing is None:
+            return await self._check(problem, candidate)
+        cases: dict[str, Untimed] = {}
+        for case in weighing.weights:
+            found = await self._check(problem.at(case), candidate)
+            if not isinstance(found, Untimed):
+                seconds = seconds_over([*cases.values(), found])
+                return found.model_copy(update={"seconds": seconds, "case": case})
+            cases[case] = found
+        return untimed_over(cases)
+
     async def _in_turn(
         self, problem: Problem, candidate: Candidate, evaluation: Correct
     ) -> Evaluation:
@@ -140,7 +154,19 @@ class RequestingExecutor(ABC):
 
     async def _evaluate(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluation:
         """Have a candidate judged for a problem without cases."""
-        request = Evaluate(
+        request = self._request(problem, candidate, effort)
+        answer = await self._ask(request)
+        assert isinstance(answer, Evaluated) and not isinstance(answer.evaluation, Untimed)
+        return answer.evaluation
+
+    async def _check(self, problem: Problem, candidate: Candidate) -> Check:
+        request = self._request(problem, candidate, "search").model_copy(update={"timed": False})
+        answer = await self._ask(request)
+        assert isinstance(answer, Evaluated) and not isinstance(answer.evaluation, Correct)
+        return answer.evaluation
+
+    def _request(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluate:
+        return Evaluate(
             id="",
             problem=problem,
             candidate=candidate,
@@ -148,9 +174,6 @@ class RequestingExecutor(ABC):
             effort=effort,
             tools=self._tools,
         )
-        answer = await self._ask(request)
-        assert isinstance(answer, Evaluated)
-        return answer.evaluation
 
     async def _ask(self, request: AnyRequest) -> Described | Evaluated:
         """Ask only machines of the kind that answered first: times of different kinds are not comparable.

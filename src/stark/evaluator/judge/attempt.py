@@ -51,6 +51,7 @@ class Attempt:
         self.candidate: Candidate = request.candidate
         self.limits: Limits = request.limits
         self.effort: Effort = request.effort
+        self.timed = request.timed
         self.seconds: dict[Phase, float] = {}
         self.warnings: list[str] = []
         self.sandbox: tuple[str, ...] = ()

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.core.evaluation import (
     BuildFailed,
+    Correct,
     Crashed,
     Evaluation,
+    EvaluationBase,
     Incorrect,
     OutOfMemory,
     Rejected,
+    Untimed,
+    Unusable,
 )
 from stark.core.profile import Profile
 from stark.evaluator.candidate.confine import Place
@@ -36,14 +41,19 @@ from stark.evaluator.protocol import Evaluate
 from stark.explain.evaluation import evidence
 from stark.languages import language
 
+Result = TypeVar("Result", bound=EvaluationBase)
 
-def check_statically(attempt: Attempt) -> None:
+
+def check_statically(attempt: Attempt, device: Device) -> None:
     """Check the language's rules without running the candidate. Raises Verdict."""
     with attempt.during("static"):
         try:
-            violation = language(attempt.candidate.language).check(attempt.candidate.source)
+            written_in = language(attempt.candidate.language)
+            violation = written_in.check(attempt.candidate.source)
         except UsageError as error:  # this judge does not know the language
-            violation = str(error)
+            raise Verdict(BuildFailed(error=str(error))) from error
+    if device.kind not in written_in.device_kinds:
+        raise Verdict(Unusable(reason=f"{device.name} cannot run {written_in.name}"))
     if violation is not None:
         raise Verdict(BuildFailed(error=violation))
 
@@ -58,27 +68,41 @@ def build(attempt: Attempt, builds: Builds) -> Built:
     return built
 
 
-def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
-    """Load, verify, time and profile a built candidate. The caller must hold the device lock."""
-    running = start_references(attempt, prepared)
+def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation | Untimed:
+    """Load and verify a built candidate, then time and profile it if that was asked for. The caller must hold the device."""
+    measure = _measured if attempt.timed else _checked
     try:
-        kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
-        clock = kind(attempt, running, prepared)
-        child = _started(attempt, built, prepared)
-        try:
-            verified = verify(attempt, child, prepared)
-            latency_ms = clock.time(child, verified)
-            profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
-        finally:
-            attempt.output = child.close()
-        measured = clock.end(lambda: _started(attempt, built, prepared))
-        evaluation: Evaluation = correct(attempt, measured, prepared, verified, profile)
+        evaluation: Evaluation | Untimed = measure(attempt, built, prepared)
     except Verdict as verdict:
         evaluation = verdict.evaluation
     if isinstance(evaluation, BuildFailed):  # a JIT compiler failed at the first call
         error = complaint(built, evaluation.error, attempt.output, attempt.candidate.source)
         evaluation = BuildFailed(error=error)
     return finished(attempt, evaluation)
+
+
+def _checked(attempt: Attempt, built: Built, prepared: PreparedReference) -> Untimed:
+    child = _started(attempt, built, prepared)
+    try:
+        verified = verify(attempt, child, prepared)
+    finally:
+        attempt.output = child.close()
+    return Untimed(accuracy=verified.accuracy, warnings=prepared.trials.warnings)
+
+
+def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Correct:
+    running = start_references(attempt, prepared)
+    kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
+    clock = kind(attempt, running, prepared)
+    child = _started(attempt, built, prepared)
+    try:
+        verified = verify(attempt, child, prepared)
+        latency_ms = clock.time(child, verified)
+        profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
+    finally:
+        attempt.output = child.close()
+    measured = clock.end(lambda: _started(attempt, built, prepared))
+    return correct(attempt, measured, prepared, verified, profile)
 
 
 def generalizes(
@@ -109,7 +133,7 @@ def generalizes(
     return (not failures if tried else None), tuple(failures)
 
 
-def finished(attempt: Attempt, evaluation: Evaluation) -> Evaluation:
+def finished(attempt: Attempt, evaluation: Result) -> Result:
     """Add the fields that every status has, and make text from the candidate safe to print."""
     update: dict[str, object] = {
         "seconds": attempt.seconds,

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from stark.core.errors import ProblemError
-from stark.core.evaluation import Correct, Evaluation
+from stark.core.evaluation import Correct, Evaluation, Untimed
 from stark.core.precision import Precision
 from stark.core.problem import Problem
 from stark.evaluator.candidate.sandbox.layers import gaps
@@ -160,16 +160,16 @@ class Judge:
         evaluation = self._evaluate(request)
         return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
 
-    def _evaluate(self, request: Evaluate) -> Evaluation:
+    def _evaluate(self, request: Evaluate) -> Evaluation | Untimed:
         attempt = Attempt(request, self._open[request.id])
         try:
-            check_statically(attempt)
+            check_statically(attempt, self.machine.sheet)
             with self._builds.in_use(request.candidate):
                 return self._build_and_run(attempt, request)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
 
-    def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation:
+    def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation | Untimed:
         """Build and run a candidate. Raises Verdict if the build fails."""
         if request.tools.counters and self._prepared is not None:  # then the device is open
             self._counters.start(request.limits)

@@ -172,11 +172,11 @@ def describe(
     only = _only_right(survey)
     lines += [only] if only else []
     if survey.count == 1 and len(wrong.places) and float(oracle.flatten()[0]):
-        lines.append(f"got = {float(wrong.got[0] / wrong.expected[0]):.6g} * expected")
+        lines.append(f"got = {float(wrong.got[0] / wrong.expected[0]):.2g} * expected")
     examples = {"first": int(some[0])}
     if survey.worst not in (-1, examples["first"]):
         examples["worst"] = survey.worst
-    found = (_example(name, at, result, oracle, shape) for name, at in examples.items())
+    found = (_example(name, at, result, oracle, rule, shape) for name, at in examples.items())
     return [*lines, "; ".join(found)]
 
 
@@ -425,13 +425,20 @@ def _share(count: int, total: int) -> str:
 
 
 def _example(
-    name: str, place: int, result: torch.Tensor, oracle: torch.Tensor, shape: tuple[int, ...]
+    name: str,
+    place: int,
+    result: torch.Tensor,
+    oracle: torch.Tensor,
+    rule: Rule,
+    shape: tuple[int, ...],
 ) -> str:
+    """One wrong element and the size of its error. Writers of candidates must not see the expected value."""
     at = torch.unravel_index(torch.tensor(place), result.shape)
-    wanted, got = (_number(tensor[at].item()) for tensor in (oracle, result))
     index = [int(one) for one in at] if shape else []
-    return f"{name} at {index}: expected {wanted}, got {got}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
+    got, error = result[at].item(), float(rule.error(result[at], oracle[at]))
+    value = f"{got:.7g}" if isinstance(got, float) else str(got)
+    if math.isinf(error) and math.isfinite(abs(got)):
+        return f"{name} at {index}: got {value} instead of a value that is not finite"
+    shown = rule.cap > 0 and math.isfinite(error)
+    times = f", {float(f'{error / rule.cap:.2g}'):,g} times the allowed error" if shown else ""
+    return f"{name} at {index}: got {value}{times}"
