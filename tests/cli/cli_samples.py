@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
+from jsonschema import Draft202012Validator
+
+from stark.cli.schema import schema
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Evaluation
 from stark.languages import language
@@ -34,10 +38,20 @@ class Ended(NamedTuple):
     code: int
     out: str
     err: str
+    command: str
 
     @property
     def document(self) -> Any:
-        return json.loads(self.out)
+        """The JSON that was printed, which follows the command's schema."""
+        found = json.loads(self.out)
+        _validator(self.command).validate(found)
+        return found
+
+
+@cache
+def _validator(command: str) -> Draft202012Validator:
+    published = schema()
+    return Draft202012Validator(published | published["commands"][f"stark {command}"])
 
 
 Stark = Callable[..., Ended]

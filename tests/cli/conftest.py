@@ -46,7 +46,8 @@ def stark(capfd: pytest.CaptureFixture[str]) -> Stark:
     def run(*arguments: str) -> Ended:
         capfd.readouterr()
         code = main(arguments)
-        return Ended(code, *capfd.readouterr())
+        words = 2 if arguments[0] == "bench" else 1
+        return Ended(code, *capfd.readouterr(), " ".join(arguments[:words]))
 
     return run
 

@@ -357,7 +357,7 @@ def test_a_language_that_the_judge_cannot_run_leaves_no_run(
     assert 2 == ended.code
     assert "triton kernels do not run on the judge's Invented CPU" in ended.err
     assert "resume" not in ended.err
-    assert 1 == len(stark("runs", "--json").document)
+    assert 1 == len(stark("runs", "--json").document["runs"])
 
 
 def test_a_judge_that_cannot_start_leaves_nothing_to_resume(
@@ -438,7 +438,7 @@ def test_a_replay_refuses_the_flags_that_it_does_not_take(
     assert "takes no --model, --attempts; leave them out, or leave out --replay" in several.err
     assert "takes no --language; leave it out" in one.err
     assert 0 == len(executor.evaluated)
-    assert 1 == len(stark("runs", "--json").document)
+    assert 1 == len(stark("runs", "--json").document["runs"])
 
     stark("optimize", "--replay", "run.json")
     ended = stark("resume", "last", "--replay", "run.json", "--code-model", "foo:bar")

@@ -37,13 +37,13 @@ def test_runs_lists_it(stark: Stark) -> None:
 
 
 def test_runs_as_json(stark: Stark) -> None:
-    (summary,) = stark("runs", "--json").document
+    (summary,) = stark("runs", "--json").document["runs"]
 
     assert (3, 2, "stark:latest") == (summary["attempts"], summary["correct"], summary["strategy"])
 
 
 def test_runs_and_show_mark_estimated_tokens_and_add_them_up_by_role(stark: Stark) -> None:
-    (listed,) = stark("runs", "--json").document
+    (listed,) = stark("runs", "--json").document["runs"]
     shown = stark("show", "last", "--json").document
 
     assert ["plan", "code", "debug"] == list(listed["roles"])

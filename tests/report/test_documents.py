@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from report_samples import RUN, reference, text_of
 
@@ -12,21 +9,12 @@ from stark.report.document import RunDocument, run_document
 from stark.report.markdown import escaped, run_markdown
 from stark.report.notebook import notebook_html
 from stark.report.run import run_text
-from stark.report.schema import schema
 from stark.report.view import RunView
 from support.nodes import correct, failing, failure, working
-
-PUBLISHED = Path(__file__).parents[2] / "docs" / "schema.json"
 
 
 def view(*nodes: Node, **more: object) -> RunView:
     return RunView(RUN, reference(), nodes, (), **more)  # type: ignore[arg-type]
-
-
-def test_the_published_schema_is_the_documents_own() -> None:
-    advice = "write it again: python -m stark.report.schema > docs/schema.json"
-
-    assert schema() == json.loads(PUBLISHED.read_text()), advice
 
 
 def test_documents_survive_json() -> None:

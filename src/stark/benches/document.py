@@ -7,37 +7,70 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from stark.benches.compare import Difference
 from stark.benches.metrics import Summary
 from stark.benches.plots import plots
 from stark.benches.report import Report
 from stark.benches.results import Result
 from stark.benches.tables import markdown
+from stark.core.base import Frozen
+from stark.core.bench import Bench, Cell
 from stark.core.errors import UsageError
 from stark.core.usage import Spent
 
 Row = dict[str, Any]
 
 
-def report_document(report: Report) -> Row:
+class BenchHead(Bench):
+    """A bench without its grid."""
+
+    cells: tuple[Cell, ...] = Field(default=(), exclude=True)
+
+
+class Course(Frozen):
+    """The geometric mean speedup of all runs after each attempt, for one level and strategy."""
+
+    level: str
+    strategy: str
+    geomean_all: tuple[float, ...]
+
+
+class ReportDocument(Frozen):
+    """The report of a bench. What the fields mean: `benches.report.Report`."""
+
+    version: Literal[1] = 1
+    bench: BenchHead
+    notes: tuple[str, ...]
+    compared_runs: tuple[str, ...]
+    summaries: tuple[Summary, ...]
+    own_summaries: tuple[Summary, ...]
+    differences: tuple[Difference, ...]
+    best_by_attempt: tuple[Course, ...]
+    runs: tuple[Row, ...]
+    """As in runs.csv."""
+
+
+def report_document(report: Report) -> ReportDocument:
     """The whole report: the bench, the notes, the metrics and every run."""
-    return {
-        "bench": report.bench.model_dump(mode="json", exclude={"cells"}),
-        "notes": report.notes,
-        "compared_runs": [result.cell.run_id for result in report.compared],
-        "summaries": [one.model_dump(mode="json") for one in report.summaries],
-        "own_summaries": [one.model_dump(mode="json") for one in report.own_summaries],
-        "differences": [one.model_dump(mode="json") for one in report.differences],
-        "best_by_attempt": [
-            {"level": level, "strategy": strategy, "geomean_all": course}
+    return ReportDocument(
+        bench=BenchHead(**dict(report.bench)),
+        notes=tuple(report.notes),
+        compared_runs=tuple(result.cell.run_id for result in report.compared),
+        summaries=report.summaries,
+        own_summaries=report.own_summaries,
+        differences=report.differences,
+        best_by_attempt=tuple(
+            Course(level=level, strategy=strategy, geomean_all=tuple(course))
             for (level, strategy), course in report.courses.items()
-        ],
-        "runs": [run_row(result) for result in report.results],
-    }
+        ),
+        runs=tuple(run_row(result) for result in report.results),
+    )
 
 
 def run_row(result: Result) -> Row:
@@ -96,7 +129,7 @@ def write_report(report: Report, folder: Path) -> None:
     pictures = plots(report)
     texts = {
         "report.md": markdown(report, None if pictures is None else list(pictures)),
-        "report.json": json.dumps(report_document(report), indent=1, ensure_ascii=False) + "\n",
+        "report.json": report_document(report).model_dump_json(indent=1) + "\n",
         "summary.csv": to_csv(summary_rows(report.summaries)),
         "roles.csv": to_csv(role_rows(report.summaries)),
         "runs.csv": to_csv([run_row(result) for result in report.results]),

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
 
-from stark.benches.document import report_document, write_report
+from stark.benches.document import BenchHead, ReportDocument, report_document, write_report
 from stark.benches.entry import abench, resume_bench
 from stark.benches.preset import PAPER_LEVELS, PAPER_OPTIONS, PAPER_STRATEGIES
 from stark.benches.report import Report, make_report
@@ -24,9 +24,31 @@ from stark.cli.places import beside, check_folder, refuse_fleeting
 from stark.cli.settings import Settings
 from stark.cli.showing import run_shown
 from stark.configuration import without_unused_models
+from stark.core.base import Frozen
 from stark.core.errors import StarkError, UsageError
 from stark.store import STORE, Store, without_password
 from stark.strategies import split_strategies
+
+
+class BenchDocument(ReportDocument):
+    """What a bench prints."""
+
+    folder: str
+    """Where the report was written."""
+
+
+class BenchLine(BenchHead):
+    """One bench in a list."""
+
+    runs: int
+    unfinished: int
+
+
+class BenchesDocument(Frozen):
+    """The benches, the newest first."""
+
+    version: Literal[1] = 1
+    benches: tuple[BenchLine, ...]
 
 
 class Session(NamedTuple):
@@ -81,12 +103,11 @@ def list_benches(settings: Settings, as_json: bool) -> None:
         benches = [store.bench(name) for name in reversed(store.benches())]
         waiting = {each.name: len(unfinished(store, each)) for each in benches}
     if as_json:
-        documents = [
-            each.model_dump(mode="json", exclude={"cells"})
-            | {"runs": len(each.cells), "unfinished": waiting[each.name]}
+        lines = (
+            BenchLine(**dict(each), runs=len(each.cells), unfinished=waiting[each.name])
             for each in benches
-        ]
-        consoles.print_json(documents)
+        )
+        consoles.print_json(BenchesDocument(benches=tuple(lines)))
         return
     if not benches:
         consoles.say("There are no benches yet; `stark bench run PATH` makes one.")
@@ -180,7 +201,7 @@ def _show(made: Report, settings: Settings, output: Path | None, as_json: bool) 
     folder = output or beside(settings.store) / "bench" / made.bench.name
     write_report(made, folder)
     if as_json:
-        consoles.print_json(report_document(made) | {"folder": str(folder)})
+        consoles.print_json(BenchDocument(**dict(report_document(made)), folder=str(folder)))
         return
     console = consoles.console()
     console.print(Text.assemble((made.bench.name, "bold"), f"  {head(made.bench)}"), soft_wrap=True)

@@ -6,8 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import IO, Any
+from typing import IO
 
+from pydantic import BaseModel
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -49,9 +50,9 @@ def say(line: str, stderr: bool = False) -> None:
     console(stderr).print(Text(line), soft_wrap=True)
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document to standard output."""
-    text = json.dumps(document, indent=1, ensure_ascii=False)
+def print_json(document: BaseModel) -> None:
+    """Print one JSON document to standard output. Its type is among `schema.DOCUMENTS`."""
+    text = json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False)
     write(text.translate(_ESCAPED) + "\n")
 
 

@@ -51,7 +51,7 @@ def verify(
     with consoles.console(as_json).status(Text(f"judging {package}")):
         found = run_interruptibly(averify(package, executor=executor))
     if as_json:
-        consoles.print_json(found.model_dump(mode="json"))
+        consoles.print_json(found)
     else:
         consoles.say(str(found))
     _write(ci, verification_junit(found))

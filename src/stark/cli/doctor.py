@@ -11,6 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,6 +24,7 @@ from stark import __version__
 from stark.cli import consoles, proving
 from stark.cli.places import check_beside
 from stark.cli.settings import Settings
+from stark.core.base import Frozen
 from stark.core.errors import MachineError, StarkError
 from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge.building import cache
@@ -99,7 +101,8 @@ PROOF = "proof"
 """Name of the finding about a candidate that tries to leave its sandbox."""
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """The result of one check."""
 
     group: str
@@ -107,6 +110,20 @@ class Finding(NamedTuple):
     mark: Mark
     detail: str
     """What was found, or the fault and its fix."""
+
+
+class DoctorDocument(Frozen):
+    """What `stark doctor` prints."""
+
+    version: Literal[1] = 1
+    ready: bool
+    usable: tuple[str, ...]
+    """The languages that work."""
+
+    models: tuple[str, ...]
+    """The providers that can be used."""
+
+    findings: tuple[Finding, ...]
 
 
 class Torch(NamedTuple):
@@ -136,9 +153,10 @@ def examine(settings: Settings, as_json: bool) -> int:
     blocking = [each.name for each in broken if each.group in ALWAYS_NEEDED]
     ready = bool(usable) and not blocking
     if as_json:
-        models = [way.form for way in available if way.ready]
-        found = [each._asdict() for each in findings]
-        document = {"ready": ready, "usable": usable, "models": models, "findings": found}
+        models = tuple(way.form for way in available if way.ready)
+        document = DoctorDocument(
+            ready=ready, usable=tuple(usable), models=models, findings=tuple(findings)
+        )
         consoles.print_json(document)
     else:
         console = consoles.console()

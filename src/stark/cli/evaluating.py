@@ -90,7 +90,7 @@ def evaluate(
     if as_json:
         attempts = {file: each.attempt for file, each in kept.items()}
         document = evaluate_document(problem, reference, judged, missed, run, attempts)
-        consoles.print_json(document.model_dump(mode="json"))
+        consoles.print_json(document)
     else:
         _print(problem, reference, judged, missed)
         for file, each in kept.items():
@@ -114,7 +114,7 @@ def check(
     checking = _check_all(problem, written, asked, consoles.console(stderr=True))
     document = check_document(problem, run_interruptibly(checking))
     if as_json:
-        consoles.print_json(document.model_dump(mode="json"))
+        consoles.print_json(document)
     else:
         for each in document.candidates:
             shown = each.evidence.splitlines()[:CHECKED_LINES]

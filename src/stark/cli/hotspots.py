@@ -16,7 +16,7 @@ def hotspots(
     assert found is not None
     if as_json:
         best = found.model_copy(update={"regions": found.regions[:top]})
-        consoles.print_json(best.model_dump(mode="json"))
+        consoles.print_json(best)
     else:
         consoles.write(f"{table_text(found, top)}\n")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Literal
 
 from rich.text import Text
 
@@ -16,6 +16,7 @@ from stark.cli.running import how_to_resume
 from stark.cli.settings import Settings
 from stark.cli.showing import run_shown
 from stark.configuration import configure, without_unused_models
+from stark.core.base import Frozen
 from stark.events import Prepared
 from stark.explain.evaluation import speedup_text, verdict
 from stark.explain.numbers import milliseconds
@@ -23,7 +24,29 @@ from stark.improving import Improved, aoptimize_regions
 from stark.options import checked_options
 from stark.regions.results import Comparison, Hotspots, Region
 from stark.regions.table import table_text
-from stark.report.document import run_document
+from stark.report.document import RunDocument, run_document
+
+
+class ImprovedRegion(Frozen):
+    """What became of one region."""
+
+    module: str
+    run: RunDocument | None
+    kernel: str | None
+    """The file of the kernel that passed the final check; null if none did."""
+
+    reason: str | None
+    """Why there was no search; null if there was one."""
+
+
+class ImprovedDocument(Frozen):
+    """What `stark hotspots --optimize` prints."""
+
+    version: Literal[1] = 1
+    hotspots: Hotspots
+    regions: tuple[ImprovedRegion, ...]
+    comparison: Comparison | None
+    """The whole model with and without the kernels; null if there is no kernel."""
 
 
 def optimize_hotspots(
@@ -100,17 +123,17 @@ def _document(
     improved: Sequence[Improved],
     kernels: Sequence[str | None],
     comparison: Comparison | None,
-) -> dict[str, Any]:
-    return {
-        "hotspots": found.model_dump(mode="json"),
-        "regions": [
-            {
-                "module": each.region.module,
-                "run": each.result and run_document(each.result).model_dump(mode="json"),
-                "kernel": file,
-                "reason": each.reason or None,
-            }
+) -> ImprovedDocument:
+    return ImprovedDocument(
+        hotspots=found,
+        regions=tuple(
+            ImprovedRegion(
+                module=each.region.module,
+                run=each.result and run_document(each.result),
+                kernel=file,
+                reason=each.reason or None,
+            )
             for each, file in zip(improved, kernels, strict=True)
-        ],
-        "comparison": comparison and comparison.model_dump(mode="json"),
-    }
+        ),
+        comparison=comparison,
+    )

@@ -32,7 +32,7 @@ def show_problem(
         )
     document = problem_document(problem, reference, chosen if guide else None)
     if as_json:
-        consoles.print_json(document.model_dump(mode="json"))
+        consoles.print_json(document)
         return 0
     consoles.say(f"{problem.name}\n{document.summary}")
     if document.guide is not None:

@@ -24,11 +24,11 @@ from stark.store import Store
 def list_runs(settings: Settings, as_json: bool) -> None:
     """Print one line per run."""
     with Store.open(settings.store, create=False) as store:
-        runs = runs_document(store).runs
+        document = runs_document(store)
     if as_json:
-        consoles.print_json([each.model_dump(mode="json") for each in runs])
-    elif runs:
-        consoles.console().print(runs_table(runs))
+        consoles.print_json(document)
+    elif document.runs:
+        consoles.console().print(runs_table(document.runs))
     else:
         consoles.console().print("There are no runs yet; `stark optimize PROBLEM` makes one.")
 
@@ -48,7 +48,7 @@ def show_run(
     elif attempt is not None:
         node = node_of(view, attempt)
         if as_json:
-            consoles.print_json(node_document(view, node).model_dump(mode="json"))
+            consoles.print_json(node_document(view, node))
         elif prompt:
             consoles.write("".join(_conversation(view, attempt)))
         else:
@@ -58,7 +58,7 @@ def show_run(
             "name the attempt whose prompts are to be shown, such as `stark show last 1 --prompt`"
         )
     elif as_json:
-        consoles.print_json(run_document(view).model_dump(mode="json"))
+        consoles.print_json(run_document(view))
     else:
         console.print(run_text(run_document(view), console.width))
 

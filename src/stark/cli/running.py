@@ -25,10 +25,17 @@ from stark.events import Prepared
 from stark.explain.evaluation import accuracy_text, verdict
 from stark.explain.numbers import counted
 from stark.explain.run import replay_line
-from stark.report.document import run_document
+from stark.report.document import RunDocument, run_document
 from stark.report.run import run_text
 from stark.results import Result
 from stark.store import Store
+
+
+class SearchedDocument(RunDocument):
+    """A run after a search."""
+
+    kernel: str | None
+    """The file of the kernel that passed the final check; null if none did."""
 
 
 def optimize(
@@ -97,8 +104,10 @@ def _work(
     if kernel is not None and kernel.confirmed:
         path = kernel.save(output or kernel_path(store, result.run_id))
     if as_json:
-        document = run_document(result).model_dump(mode="json")
-        consoles.print_json(document | {"kernel": path and str(path)})
+        document = dict(run_document(result))
+        consoles.print_json(
+            SearchedDocument(**document, kernel=None if path is None else str(path))
+        )
     else:
         _show(result, path)
     return 0 if path is not None else 1

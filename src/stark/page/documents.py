@@ -161,7 +161,7 @@ def bench(store: Store, name: str) -> Parts:
 
     report = make_report(store, store.bench(name))
     tables = [sheet._asdict() for sheet in sheets(report)]
-    return [dumped({"version": 1, **report_document(report), "tables": tables})]
+    return [dumped(report_document(report).model_dump(mode="json") | {"tables": tables})]
 
 
 def devices(store: Store) -> Parts:
