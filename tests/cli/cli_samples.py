@@ -10,10 +10,13 @@ from jsonschema import Draft202012Validator
 from stark.cli.schema import schema
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Evaluation
+from stark.core.measurement import Speedup
 from stark.languages import language
+from stark.regions.results import Comparison, Hotspots
 from support.examples import guide_example
 from support.executor import invented
 from support.nodes import correct, failure
+from support.regions import region
 
 PLAN = "ACTION: rewrite\\nSTRATEGY:\\nFuse everything into one pass over memory.\\n"
 
@@ -74,3 +77,21 @@ OPTIMIZE = (
 ).split()
 OPTIMIZE = [word.replace("@", " ") for word in OPTIMIZE]
 """A run whose first attempt fails, whose second repairs it and whose third is the best."""
+
+FOUND = Hotspots(
+    model="users:Model",
+    device="a CPU",
+    run_ms=12,
+    runs=10,
+    module_calls=4,
+    watching_us=1,
+    bandwidth_gb_s=10,
+    peak_tflop_s={"fp32": 0.1},
+    regions=(region("mlp", 4), region("hooked", 2), region("norm", 1)),
+)
+COMPARISON = Comparison(
+    before_ms=12,
+    after_ms=8,
+    speedup=Speedup(reference="the model as it was", ratio=1.5, low=1.45, high=1.55),
+    reports=("users:Mlp: 1 module, 2 calls by the kernel",),
+)

@@ -7,10 +7,22 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from cli_samples import BETTER, BROKEN, GOOD, MODEL, Ended, Stark, candidate_source, verdict
+from cli_samples import (
+    BETTER,
+    BROKEN,
+    COMPARISON,
+    FOUND,
+    GOOD,
+    MODEL,
+    Ended,
+    Stark,
+    candidate_source,
+    verdict,
+)
 
 from stark.cli.app import main
 from stark.languages import language
+from stark.regions.results import Answer, Captured
 from support.examples import guide_example
 from support.executor import FakeExecutor
 from support.nodes import CPU
@@ -59,3 +71,26 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     for module in ("sessions", "benches.entry", "cli.evaluating", "cli.problem"):
         monkeypatch.setattr(f"stark.{module}.open_executor", lambda *_: fake)
     return fake
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, workplace: Path) -> list[tuple[str, list[str]]]:
+    """What the process with the model is asked; it answers that two regions are captured and one is refused."""
+    found: list[tuple[str, list[str]]] = []
+    source = (workplace / "problem.py").read_text()
+    (workplace / "norm.py").write_text(f"{source}\n# another problem\n")
+
+    def answer(work: str, module: str, inputs: str, more: list[str]) -> Answer:
+        assert ("users:Model", "users:example") == (module, inputs)
+        found.append((work, more))
+        if work == "compare":
+            return Answer(comparison=COMPARISON)
+        captured = (
+            Captured(region=FOUND.regions[0], file="problem.py"),
+            Captured(region=FOUND.regions[1], refused="hooked has a hook; remove it"),
+            Captured(region=FOUND.regions[2], file="norm.py"),
+        )
+        return Answer(hotspots=FOUND, captured=captured)
+
+    monkeypatch.setattr("stark.cli.improving.asked_model", answer)
+    return found

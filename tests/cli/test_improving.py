@@ -3,58 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-from cli_samples import OPTIMIZE, Stark
+from cli_samples import COMPARISON, OPTIMIZE, Stark
 
-from stark.core.measurement import Speedup
-from stark.regions.results import Answer, Captured, Comparison, Hotspots
 from support.executor import FakeExecutor
-from support.regions import region
 
 OPTIONS = [*OPTIMIZE[2:], "--attempts", "3"]
 COMMAND = ["hotspots", "users:Model", "--inputs", "users:example", "--optimize", "2", *OPTIONS]
-
-
-FOUND = Hotspots(
-    model="users:Model",
-    device="a CPU",
-    run_ms=12,
-    runs=10,
-    module_calls=4,
-    watching_us=1,
-    bandwidth_gb_s=10,
-    peak_tflop_s={"fp32": 0.1},
-    regions=(region("mlp", 4), region("hooked", 2), region("norm", 1)),
-)
-COMPARISON = Comparison(
-    before_ms=12,
-    after_ms=8,
-    speedup=Speedup(reference="the model as it was", ratio=1.5, low=1.45, high=1.55),
-    reports=("users:Mlp: 1 module, 2 calls by the kernel",),
-)
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, workplace: Path) -> list[tuple[str, list[str]]]:
-    """What the process with the model is asked; it answers that two regions are captured and one is refused."""
-    found: list[tuple[str, list[str]]] = []
-    source = (workplace / "problem.py").read_text()
-    (workplace / "norm.py").write_text(f"{source}\n# another problem\n")
-
-    def answer(work: str, module: str, inputs: str, more: list[str]) -> Answer:
-        assert ("users:Model", "users:example") == (module, inputs)
-        found.append((work, more))
-        if work == "compare":
-            return Answer(comparison=COMPARISON)
-        captured = (
-            Captured(region=FOUND.regions[0], file="problem.py"),
-            Captured(region=FOUND.regions[1], refused="hooked has a hook; remove it"),
-            Captured(region=FOUND.regions[2], file="norm.py"),
-        )
-        return Answer(hotspots=FOUND, captured=captured)
-
-    monkeypatch.setattr("stark.cli.improving.asked_model", answer)
-    return found
 
 
 def test_the_best_regions_are_searched_and_the_winners_put_back(
