@@ -20,6 +20,7 @@ from stark.core.plan import Plan, short_name
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
+from stark.core.standing import is_noisy
 from stark.options import RunOptions
 from stark.store import Store
 
@@ -38,6 +39,9 @@ class Kept(NamedTuple):
     attempt: int
     repeated: bool
     """Whether the run had this source already."""
+
+    evaluation: Evaluation
+    """The one that counts: the attempt's first, or its first final check."""
 
 
 def find_agent_run(store: Store, problem: Problem, asked: RunOptions) -> Run | None:
@@ -103,7 +107,8 @@ def keep(
     """Store an evaluation as an attempt.
 
     A source that the run has already keeps its number and its first evaluation. With the effort `promote`, the
-    evaluation is also the attempt's final check, unless the attempt failed before any.
+    evaluation is also the attempt's final check, unless the attempt failed before any. A final check counts once, but
+    one that was too noisy to rank the attempt is replaced.
     """
     with _exclusive(store, run.id):
         known = next((node for node in store.nodes(run.id) if _is_of(node, candidate)), None)
@@ -121,9 +126,12 @@ def keep(
             )
             _add(store, run, known)
         checked = effort == "promote" and (known.works or isinstance(evaluation, Correct))
-        if checked and known.original not in store.promotions(run.id):
-            store.add_promotion(run.id, known.original, evaluation)
-        return Kept(known.original, repeated)
+        stored = store.promotion(run.id, known.original)
+        if checked and (stored is None or is_noisy(stored)):
+            store.add_promotion(run.id, known.original, evaluation, anew=stored is not None)
+            stored = evaluation
+        counts = known.evaluation if effort == "search" or stored is None else stored
+        return Kept(known.original, repeated, counts)
 
 
 def _add(store: Store, run: Run, node: Node) -> None:

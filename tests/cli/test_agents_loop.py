@@ -8,8 +8,10 @@ import pytest
 from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source
 
 import stark as api
+from stark.core.evaluation import Evaluation
 from stark.core.node import ROOT
 from support.executor import FakeExecutor
+from support.nodes import correct, noisy
 
 pytestmark = pytest.mark.usefixtures("executor")
 
@@ -59,7 +61,7 @@ def test_kept_evaluations_are_attempts_of_one_run(stark: Stark) -> None:
 
     [kept] = document["candidates"]
     assert 3 == kept["attempt"]
-    assert f"good.py: attempt 2 of run {kept['run']}, which has the same source\n" in again.out
+    assert f"good.py: attempt 2 of run {kept['run']}, which has this source already" in again.out
     [run] = api.runs()
     result = api.load_run(run.id)
     assert [(ROOT, "improve"), (1, "debug"), (2, "improve")] == [
@@ -76,6 +78,23 @@ def test_a_thorough_evaluation_is_the_final_check(stark: Stark) -> None:
     result = api.load_run()
     assert {1, 2} == set(result.promotions)
     assert 1 == result.kernel.attempt and result.kernel.confirmed
+
+
+def test_a_final_check_counts_once_unless_it_was_too_noisy(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [noisy(0.2), correct(0.5), correct(0.1)]
+
+    async def evaluate(*_: object) -> Evaluation:
+        return found.pop(0).model_copy(update={"effort": "promote"})
+
+    monkeypatch.setattr(FakeExecutor, "evaluate", evaluate)
+    ratios = []
+    for _ in range(3):
+        stark("evaluate", "problem.py", "good.py", "--keep")
+        ratios.append(round(api.load_run().kernel.speedup.ratio, 1))
+
+    assert [5.0, 2.0, 2.0] == ratios
 
 
 def test_a_search_continues_from_an_agents_attempts(stark: Stark) -> None:

@@ -147,6 +147,12 @@ def correct(latency_ms: float, eager_ms: float = EAGER_MS) -> Correct:
     )
 
 
+def noisy(latency_ms: float) -> Correct:
+    """The evaluation of a correct candidate whose times are too rough to rank it."""
+    rough = measurement(latency_ms).model_copy(update={"resolution_ms": latency_ms})
+    return correct(latency_ms).model_copy(update={"candidate": rough})
+
+
 def failure(status: str = "incorrect") -> Evaluation:
     """The evaluation of a failed candidate with this status."""
     return _FAILURES[status]

@@ -94,7 +94,11 @@ def evaluate(
     else:
         _print(problem, reference, judged, missed)
         for file, each in kept.items():
-            same = ", which has the same source" if each.repeated else ""
+            same = (
+                ", which has this source already: its first evaluation counts"
+                if each.repeated
+                else ""
+            )
             consoles.say(f"{file}: attempt {each.attempt} of run {run}{same}")
     if demand.junit is not None:
         _write(demand.junit, junit_xml(problem, judged, missed))

@@ -76,6 +76,12 @@ def vs_eager(evaluation: Evaluation) -> Speedup | None:
     return evaluation.speedup_vs("eager") if isinstance(evaluation, Correct) else None
 
 
+def is_noisy(evaluation: Evaluation) -> bool:
+    """Whether a candidate is correct, but its speedup cannot be ranked."""
+    speedup = vs_eager(evaluation)
+    return speedup is not None and speedup.too_noisy
+
+
 def rank_key(speedup: Speedup, attempt: int) -> tuple[bool, float, int]:
     """Sort key: the fastest attempt comes first, too noisy ones last. In a tie, the older attempt comes first."""
     return speedup.too_noisy, -speedup.ratio, attempt

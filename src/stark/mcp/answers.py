@@ -33,14 +33,15 @@ class Evaluated(Frozen):
 
     attempt: int | None
     repeated: bool
-    """Whether the run had this source already. Then the attempt keeps its first evaluation and its first final check."""
+    """Whether the run had this source already. Then this is its first evaluation, or its first final check that was not too
+    noisy."""
 
     status: str
     speedup: str | None
     """Over eager mode, with its 95 % interval; None unless the candidate is correct."""
 
     confirmed: bool
-    """Whether this was the final check and the candidate passed. Report only confirmed speedups."""
+    """Whether the candidate passed the final check with a time that is not too noisy. Report only confirmed speedups."""
 
     evidence: str
 
@@ -60,6 +61,8 @@ class Best(Frozen):
     sentence: str
     attempt: int | None
     confirmed: bool
+    """As of `evaluate`."""
+
     claims: tuple[str, ...]
     """Its speedup over each reference."""
 

@@ -16,6 +16,7 @@ from stark.core.evaluation import Correct, Effort
 from stark.core.node import ROOT
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.standing import is_noisy
 from stark.evaluating import (
     Judged,
     Written,
@@ -94,15 +95,16 @@ class Workbench:
         with Store.open(self.store, create=False) as store:
             starting_point(store, find_agent_run(store, loaded, self.asked), parent)
         judged = await self._judged(loaded, candidate, effort)
-        found = judged.evaluation
         run, kept = await self._kept(loaded, judged, effort, parent, idea)
+        found = judged.evaluation if kept is None else kept.evaluation
+        correct = found if isinstance(found, Correct) else None
         return Evaluated(
             run=run,
             attempt=kept and kept.attempt,
             repeated=kept is not None and kept.repeated,
             status=found.status,
-            speedup=speedup_text(found.speedup_vs()) if isinstance(found, Correct) else None,
-            confirmed=isinstance(found, Correct) and effort == "promote",
+            speedup=correct and speedup_text(correct.speedup_vs()),
+            confirmed=correct is not None and correct.effort == "promote" and not is_noisy(found),
             evidence=explain(found),
         )
 
@@ -149,8 +151,8 @@ class Workbench:
         """The best kernel of a run."""
         with Store.open(self.store, create=False) as store:
             result = Result.of_store(store, run)
-        document = run_document(result)
-        speedup = result.speedup or 0.0
+        document, kernel = run_document(result), result.kernel
+        speedup = 0.0 if kernel is None else kernel.speedup.ratio
         faster = [
             each.attempt
             for each in document.attempts
@@ -163,10 +165,10 @@ class Workbench:
             run=document.run.id,
             sentence=document.headline.sentence,
             attempt=document.best,
-            confirmed=document.confirmed and document.best is not None,
+            confirmed=kernel is not None and kernel.confirmed and not kernel.speedup.too_noisy,
             claims=tuple(claim.text for claim in document.headline.claims),
             unchecked=tuple(faster),
-            source=result.kernel.source if source and result.kernel else None,
+            source=kernel.source if source and kernel else None,
         )
 
     def attempts(self, run: str, last: int) -> Attempts:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, LargeBinary, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, LargeBinary, delete, func, insert, select, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -419,11 +419,19 @@ class Store:
 
     # Final checks
 
-    def add_promotion(self, run_id: str, attempt: int, evaluation: Evaluation) -> None:
-        """Store the final check's evaluation of a finished attempt. Raises StoreError if the attempt has one already."""
+    def add_promotion(
+        self, run_id: str, attempt: int, evaluation: Evaluation, *, anew: bool = False
+    ) -> None:
+        """Store the final check's evaluation of a finished attempt, with `anew` in place of an earlier one.
+
+        Raises StoreError if the attempt has one otherwise.
+        """
         row = {"run_id": run_id, "attempt": attempt, **codec.evaluation_values(evaluation)}
         doing = f"storing the final check of attempt {attempt} of run {run_id}"
+        which = PromotionRow.run_id == run_id, PromotionRow.attempt == attempt
         with self._database.writing(doing) as connection:
+            if anew:
+                connection.execute(delete(PromotionRow).where(*which))
             connection.execute(insert(PromotionRow), row)
 
     def promotion(self, run_id: str, attempt: int) -> Evaluation | None:
