@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cli_samples import GOOD, Stark, candidate_source
 
-from stark.cli.capturing import is_object
 from stark.core.declared import Original
 from stark.problems import load
+from stark.regions.asking import is_object
 from support.executor import FakeExecutor
 
 pytest.importorskip("torch")
@@ -94,7 +94,7 @@ def test_inputs_are_asked_for_and_refused_for_files(stark: Stark) -> None:
     assert "--inputs package.module:example" in stark("optimize", "mypkg.block:Block").err
     assert "has its own get_inputs" in stark("optimize", "problem.py", "--inputs", "a:b").err
     forgotten = stark("optimize", "mypkg.block", "--inputs", "mypkg.block:example").err
-    assert "mypkg.block names no object; with --inputs, write package.module:Object" in forgotten
+    assert "mypkg.block names no object: with --inputs, write package.module:Object" in forgotten
 
 
 @pytest.mark.slow

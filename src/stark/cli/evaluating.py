@@ -12,9 +12,9 @@ from rich.text import Text
 
 from stark.agent_runs import Kept, agent_run, find_agent_run, keep, starting_point
 from stark.cli import consoles
-from stark.cli.capturing import load_or_capture
 from stark.cli.consoles import can_redraw
 from stark.cli.interrupt import run_interruptibly
+from stark.cli.own_model import load_or_capture
 from stark.cli.places import check_file, refuse_fleeting
 from stark.cli.settings import Settings
 from stark.configuration import asked_for, limits_and_tools

@@ -1,44 +1,41 @@
-"""Asks the process that runs the user's model: the command line itself imports no torch."""
+"""Waits for the process that runs the user's model: the command line itself imports no torch."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 from rich.text import Text
 
 from stark.cli import consoles
-from stark.core.errors import MachineError, UsageError
+from stark.cli.interrupt import run_interruptibly
+from stark.core.problem import Problem
+from stark.regions import asking
 from stark.regions.results import Answer
+
+Result = TypeVar("Result")
 
 
 def asked_model(work: str, model: str, inputs: str | None, more: Sequence[str]) -> Answer:
-    """Start `stark.regions` for one piece of work; a terminal shows a spinner meanwhile.
+    """See `asking.ask`."""
+    return waited(asking.ask(work, model, inputs, more), model)
 
-    What the user's code prints goes to standard error. Raises UsageError for a model or inputs that cannot be used, and
-    MachineError if the process dies.
-    """
-    if inputs is None:
-        raise UsageError(f"name the inputs of {model}: --inputs package.module:example")
+
+def load_or_capture(
+    spec: str, inputs: str | None, kernelbench: Path | None, backward: bool = False
+) -> Problem:
+    """See `asking.load_or_capture`."""
+    return waited(asking.load_or_capture(spec, inputs, kernelbench, backward), spec)
+
+
+def waited(work: Coroutine[Any, Any, Result], model: str) -> Result:
+    """The result of the work; a terminal shows a spinner meanwhile."""
     console = consoles.console(stderr=True)
     spinner = console.status(Text(f"running {model}"))
-    with TemporaryDirectory() as folder:
-        output = Path(folder) / "answer.json"
-        line = [sys.executable, "-m", "stark.regions", work, model, "--inputs", inputs]
-        if consoles.can_redraw(console):
-            spinner.start()
-        try:
-            ended = subprocess.run([*line, "--output", str(output), *more], stdout=sys.stderr)
-        finally:
-            spinner.stop()
-        if not output.exists():
-            raise MachineError(
-                f"the process that runs {model} ended with code {ended.returncode}; its output above says why"
-            )
-        answer = Answer.model_validate_json(output.read_text(encoding="utf-8"))
-    if answer.error:
-        raise UsageError(answer.error)
-    return answer
+    if consoles.can_redraw(console):
+        spinner.start()
+    try:
+        return run_interruptibly(work)
+    finally:
+        spinner.stop()

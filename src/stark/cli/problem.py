@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stark.cli import consoles
-from stark.cli.capturing import load_or_capture
 from stark.cli.interrupt import run_interruptibly
+from stark.cli.own_model import load_or_capture
 from stark.cli.settings import Settings
 from stark.configuration import asked_for, limits_and_tools
 from stark.core.errors import UsageError

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from stark.api import aoptimize, aresume
 from stark.cli import consoles
-from stark.cli.capturing import load_or_capture
 from stark.cli.live import open_progress
 from stark.cli.options import JUDGING, flag
+from stark.cli.own_model import load_or_capture
 from stark.cli.places import check_file, kernel_path, refuse_fleeting
 from stark.cli.settings import Settings
 from stark.cli.showing import run_shown

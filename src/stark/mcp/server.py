@@ -38,26 +38,34 @@ class Tools:
         return await self._answer(ctx, "checking the machine", self._bench.examine())
 
     async def problem(
-        self, ctx: Context[Any, Any], problem: str, guide: str | None = None
+        self,
+        ctx: Context[Any, Any],
+        problem: str,
+        inputs: str | None = None,
+        guide: str | None = None,
     ) -> Measured | Pending:
         """Measure a problem's reference: time, roofline, inputs and outputs, error budget, device.
 
-        `problem` is the path of a file with Model, get_inputs and get_init_inputs. `guide` names a language (such as cpp,
-        triton, cuda); its guide then says how candidates are written and which techniques may pay here.
+        `problem` is the path of a file with Model, get_inputs and get_init_inputs. Or it is the user's own module as
+        package.module:Object, and `inputs` names its arguments as package.module:example; every tool takes both. `guide`
+        names a language (such as cpp, triton, cuda); its guide then says how candidates are written and which techniques
+        may pay here.
         """
-        return await self._answer(ctx, f"measuring {problem}", self._bench.measure(problem, guide))
+        work = self._bench.measure(problem, inputs, guide)
+        return await self._answer(ctx, f"measuring {problem}", work)
 
     async def check(
-        self, ctx: Context[Any, Any], problem: str, candidate: str
+        self, ctx: Context[Any, Any], problem: str, candidate: str, inputs: str | None = None
     ) -> CheckedDocument | Pending:
         """Build and verify a candidate, without a time. Nothing is stored."""
-        return await self._answer(ctx, "checking", self._bench.check(problem, candidate))
+        return await self._answer(ctx, "checking", self._bench.check(problem, candidate, inputs))
 
     async def evaluate(
         self,
         ctx: Context[Any, Any],
         problem: str,
         candidate: str,
+        inputs: str | None = None,
         parent: int = 0,
         idea: str = "",
         final: bool = False,
@@ -68,7 +76,7 @@ class Tools:
         tries. `final` runs the final check: more inputs, and torch.compile as a second reference.
         """
         work = self._bench.evaluate(
-            problem, candidate, "promote" if final else "search", parent, idea
+            problem, candidate, inputs, "promote" if final else "search", parent, idea
         )
         return await self._answer(ctx, "judging", work)
 
@@ -76,6 +84,7 @@ class Tools:
         self,
         ctx: Context[Any, Any],
         problem: str | None = None,
+        inputs: str | None = None,
         run: str | None = None,
         attempts: int | None = None,
         tokens: int | None = None,
@@ -89,7 +98,7 @@ class Tools:
         from now. `model` is such as anthropic:NAME.
         """
         budget = {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}
-        work = self._bench.optimize(problem, run, budget, model)
+        work = self._bench.optimize(problem, inputs, run, budget, model)
         return await self._answer(ctx, "searching", work)
 
     async def wait(

@@ -32,7 +32,7 @@ from stark.languages import language
 from stark.mcp.answers import Attempt, Attempts, Best, Evaluated, Examined, Measured, Profiled
 from stark.mcp.jobs import Jobs
 from stark.options import RunOptions
-from stark.problems import load
+from stark.regions.asking import is_object, load_or_capture
 from stark.report.agent_documents import (
     CheckedDocument,
     checked_document,
@@ -60,6 +60,8 @@ class Workbench:
         self.jobs = jobs or Jobs()
         self.judge = open_executor(asked.executor, *limits_and_tools(asked), self._on_notice)
         self._references: dict[str, Reference] = {}
+        self._captured: dict[tuple[str, str | None], Problem] = {}
+        """By the module's and its inputs' names: capturing takes seconds."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -68,9 +70,10 @@ class Workbench:
         await self.jobs.close()
         await self.judge.close()
 
-    async def measure(self, problem: str, guide: str | None) -> Measured:
+    async def measure(self, problem: str, inputs: str | None, guide: str | None) -> Measured:
         """The problem's reference; with the guide of a language, if one is named."""
-        loaded = self._problem(problem)
+        self._captured.pop((problem, inputs), None)
+        loaded = await self._problem(problem, inputs)
         if guide is not None:
             language(guide)
         document = problem_document(loaded, await self._reference(loaded), guide)
@@ -81,17 +84,24 @@ class Workbench:
             guide=document.guide,
         )
 
-    async def check(self, problem: str, candidate: str) -> CheckedDocument:
+    async def check(self, problem: str, candidate: str, inputs: str | None) -> CheckedDocument:
         """Whether a candidate builds and is correct."""
         written = [self._written(candidate)]
-        [found] = await check_candidates(self._problem(problem), written, self.judge)
+        loaded = await self._problem(problem, inputs)
+        [found] = await check_candidates(loaded, written, self.judge)
         return checked_document(found)
 
     async def evaluate(
-        self, problem: str, candidate: str, effort: Effort, parent: int, idea: str
+        self,
+        problem: str,
+        candidate: str,
+        inputs: str | None,
+        effort: Effort,
+        parent: int,
+        idea: str,
     ) -> Evaluated:
         """Judge a candidate and store it as an attempt of the agent's run."""
-        loaded = self._problem(problem)
+        loaded = await self._problem(problem, inputs)
         with Store.open(self.store, create=False) as store:
             starting_point(store, find_agent_run(store, loaded, self.asked), parent)
         judged = await self._judged(loaded, candidate, effort)
@@ -109,7 +119,12 @@ class Workbench:
         )
 
     async def optimize(
-        self, problem: str | None, run: str | None, budget: dict[str, Any], model: str | None
+        self,
+        problem: str | None,
+        inputs: str | None,
+        run: str | None,
+        budget: dict[str, Any],
+        model: str | None,
     ) -> Best:
         """Search with STARK's own agents: a new run of a problem, or the continuation of a run."""
         options: dict[str, Any] = {k: value for k, value in budget.items() if value is not None}
@@ -126,7 +141,7 @@ class Workbench:
         else:
             assert problem is not None
             result = await aoptimize(
-                self._problem(problem),
+                await self._problem(problem, inputs),
                 store=self.store,
                 judge=self.judge,
                 on_event=_quiet,
@@ -219,8 +234,14 @@ class Workbench:
             problems=tuple(f"{each['name']}: {each['detail']}" for each in wrong),
         )
 
-    def _problem(self, spec: str) -> Problem:
-        return asked_for(load(spec, self.kernelbench), self.asked)
+    async def _problem(self, spec: str, inputs: str | None) -> Problem:
+        """A file's problem as it is now, or a module's as it was when `problem` last captured it."""
+        if (spec, inputs) in self._captured:
+            return self._captured[spec, inputs]
+        found = await load_or_capture(spec, inputs, self.kernelbench, bool(self.asked.backward))
+        if is_object(spec):
+            self._captured[spec, inputs] = asked_for(found, self.asked)
+        return asked_for(found, self.asked)
 
     async def _reference(self, problem: Problem) -> Reference:
         """The reference, measured once in this session."""
