@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -535,6 +536,30 @@ def test_whoever_stops_reading_ends_no_search(workplace: Path, arguments: list[s
     assert process.returncode in (0, 1)
     with Store.open(f"sqlite:///{workplace}/.stark/stark.db") as store:
         assert ["3 attempts made"] == [run.ended and run.ended.detail for run in store.summaries()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [[signal.SIGINT, signal.SIGTERM], [signal.SIGKILL]])
+def test_however_it_ends_no_command_goes_on_and_no_call_is_in_flight(
+    stark: Stark, workplace: Path, ending: list[signal.Signals]
+) -> None:
+    (workplace / "model.sh").write_text("sleep 60 & echo $! $$ > pids; wait\n")
+    command = [sys.executable, "-c", f"{SCRIPT}sys.exit(main({THREE!r}))"]
+    pids = workplace / "pids"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=workplace) as process:
+        while not (pids.exists() and pids.read_text()):
+            time.sleep(0.02)
+        assert "1 call in flight" in stark("show").out
+        for number in ending:
+            process.send_signal(number)
+            time.sleep(0.2)
+        process.wait(10)
+
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "in flight" not in stark("show").out
 
 
 @pytest.mark.slow

@@ -34,6 +34,12 @@ _TRIES = 2
 _NOT_RUNNABLE = (126, 127)
 """The shell's exit codes for a command that it cannot execute or find."""
 
+_WATCHED = (
+    '(read -r line </proc/self/fd/{} || kill -KILL -$$) >/dev/null 2>&1 & exec /bin/sh -c "$1"'
+)
+"""Runs a command, and kills its process group when the other end of a pipe closes without a line: then this process has
+ended, in whatever way."""
+
 _REAP_S = 5.0
 _ERROR_LENGTH = 2000
 
@@ -110,30 +116,37 @@ class CommandModel:
 
     async def _run(self, prompt: bytes, usage_file: Path) -> tuple[int, str, str]:
         """Exit status, stdout and stderr of one run."""
-        try:
-            # In a new session, so that it can be killed with all that it started.
-            process = await asyncio.create_subprocess_shell(
-                self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                env=os.environ | {USAGE_VARIABLE: str(usage_file)},
-            )
-        except OSError as error:
-            raise ModelRefused(
-                f"{self.name} cannot start: {error}; shorten the command or free system resources"
-            ) from error
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                output, errors = await process.communicate(prompt)
-        except BaseException as error:
-            await _end(process)
-            if isinstance(error, TimeoutError):
-                raise ModelUnreachable(
-                    f"{self.name} gave no answer within {self._timeout_s:g} s: run the command by hand to see why"
-                ) from None
-            raise
+        watched, ours = os.pipe()
+        with os.fdopen(ours, "wb", buffering=0) as alive:
+            try:
+                # In a new session, so that it can be killed with all that it started.
+                process = await asyncio.create_subprocess_exec(
+                    *("/bin/sh", "-c", _WATCHED.format(watched), "sh", self._command),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                    pass_fds=(watched,),
+                    env=os.environ | {USAGE_VARIABLE: str(usage_file)},
+                )
+            except OSError as error:
+                raise ModelRefused(
+                    f"{self.name} cannot start: {error}; shorten the command or free system resources"
+                ) from error
+            finally:
+                os.close(watched)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    output, errors = await process.communicate(prompt)
+            except BaseException as error:
+                await _end(process)
+                if isinstance(error, TimeoutError):
+                    raise ModelUnreachable(
+                        f"{self.name} gave no answer within {self._timeout_s:g} s: run the command by hand to see why"
+                    ) from None
+                raise
+            with suppress(BrokenPipeError):
+                alive.write(b"\n")
         assert process.returncode is not None, "communicate() waits for the end"
         return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
 

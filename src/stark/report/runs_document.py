@@ -20,7 +20,7 @@ class RunLine(RunSummary):
 
     roles: dict[str, Spent]
     in_flight: bool
-    """Whether calls are in flight, including calls that a killed process left in flight."""
+    """Whether a process works on the run and calls are in flight."""
 
     vs_compile: Speedup | None
     """Speedup of the best attempt against torch.compile in the final check; null if there was none."""
@@ -47,7 +47,7 @@ Compiled = dict[tuple[str, int], Speedup | None]
 def runs_document(store: Store, compiled: Compiled | None = None) -> RunsDocument:
     """The runs and benches of a store. What is missing in `compiled` is read and added."""
     compiled = {} if compiled is None else compiled
-    spent, in_flight = store.spent(), store.in_flight()
+    spent, in_flight = store.spent(), set(filter(store.worked_on, store.in_flight()))
     lines = (
         _line(each, spent.get(each.id, {}), each.id in in_flight, _compiled(store, each, compiled))
         for each in store.summaries()

@@ -40,7 +40,7 @@ class RunView:
     """Calls whose reply never arrived, because the process was killed or the call was cancelled."""
 
     in_flight: int = 0
-    """Model calls whose reply is awaited, or was awaited when the process was killed."""
+    """Model calls whose reply is awaited. None are if no process works on the run."""
 
     failed: int = 0
     """Model calls that ended with an error."""
@@ -80,6 +80,7 @@ class RunView:
         """As `of_store`, but without nodes and model calls, which may be large."""
         run = store.run(run_id)
         unanswered = store.unanswered(run.id)
+        in_flight = unanswered.get("in_flight", 0)
         return cls(
             run,
             store.reference(run.id),
@@ -91,7 +92,7 @@ class RunView:
             finished_s=store.finished_s(run.id),
             elapsed_s=store.elapsed_s(run.id),
             charged=store.spent(run.id).get(run.id, {}),
-            in_flight=unanswered.get("in_flight", 0),
+            in_flight=in_flight if in_flight and store.worked_on(run.id) else 0,
             failed=unanswered.get("refused", 0),
             ended=store.ended(run.id),
         )

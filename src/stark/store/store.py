@@ -190,6 +190,14 @@ class Store:
         refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
         return self._database.lock(f"run {run_id}", refusal)
 
+    def worked_on(self, run_id: str) -> bool:
+        """Whether a process works on the run, or it cannot be known."""
+        try:
+            with self.exclusive(run_id):
+                return False
+        except StoreError:
+            return True
+
     # Benches
 
     def create_bench(self, bench: Bench, runs: Iterable[Run]) -> None:
