@@ -19,6 +19,7 @@ from stark.core.problem import Problem
 from stark.store import STORE, Store
 from support.executor import FakeExecutor
 from support.nodes import CPU, ROOFLINE, correct
+from support.processes import eventually, is_gone, pids
 
 THREE = [*OPTIMIZE, "--attempts", "3"]
 
@@ -545,20 +546,16 @@ def test_however_it_ends_no_command_goes_on_and_no_call_is_in_flight(
 ) -> None:
     (workplace / "model.sh").write_text("sleep 60 & echo $! $$ > pids; wait\n")
     command = [sys.executable, "-c", f"{SCRIPT}sys.exit(main({THREE!r}))"]
-    pids = workplace / "pids"
+    started = workplace / "pids"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=workplace) as process:
-        while not (pids.exists() and pids.read_text()):
-            time.sleep(0.02)
+        assert eventually(lambda: len(pids(started)) == 2)
         assert "1 call in flight" in stark("show").out
         for number in ending:
             process.send_signal(number)
             time.sleep(0.2)
         process.wait(10)
 
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert eventually(lambda: all(map(is_gone, pids(started))))
     assert "in flight" not in stark("show").out
 
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,30 +9,9 @@ from stark.core.call import Message
 from stark.core.errors import ModelRefused, ModelUnreachable, PromptRefused, UsageError
 from stark.core.usage import Price
 from stark.models.command import CommandModel, as_text
+from support.processes import eventually, is_gone, pids
 
 QUESTION = (Message(speaker="system", text="be brief"), Message(speaker="user", text="say hello"))
-
-
-def eventually(happens: Callable[[], bool], within_s: float = 5.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while not happens():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie counts as ended."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state == "Z"
-
-
-def pids(file: Path) -> list[int]:
-    return [int(word) for word in file.read_text().split()] if file.exists() else []
 
 
 async def test_reply_is_what_the_command_prints() -> None:
