@@ -18,9 +18,16 @@ EXAMPLE = guide_example(language("triton"))
 """The fake judge has a GPU."""
 
 
-def judge_line(notes: Path, judging_s: float = 0.02) -> str:
+MODEL = (
+    'case "$(cat)" in *"Your role: plan"*) '
+    "printf 'ACTION: rewrite\\nSTRATEGY:\\nFuse everything.\\n';; *) cat reply.md;; esac\n"
+)
+"""A model that plans, and answers every other question with a file."""
+
+
+def judge_line(notes: Path) -> str:
     """The executor whose judges are fake; they note in a file which problems they prepare."""
-    options = ("--preparing-s", "0.01", "--judging-s", str(judging_s))
+    options = ("--preparing-s", "0.01")
     command = (sys.executable, fake_judge.__file__, str(notes), *options)
     return f"command:{shlex.join(command)}"
 
@@ -32,6 +39,13 @@ async def answer(client: Client, tool: str, **arguments: Any) -> Any:
     found = result.structured_content
     assert found is not None
     return found.get("result", found)
+
+
+async def waited(client: Client, found: Any) -> Any:
+    """The answer of a call that may go on."""
+    while "pending" in found:
+        found = await answer(client, "wait", pending=found["pending"])
+    return found
 
 
 async def refusal(client: Client, tool: str, **arguments: Any) -> str:

@@ -10,48 +10,50 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 pytest.importorskip("mcp")
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp_samples import EXAMPLE, answer, gone, judge_line, processes_with, refusal
+from mcp_samples import EXAMPLE, MODEL, answer, gone, judge_line, processes_with, refusal, waited
 
 import stark
 from stark.mcp.jobs import Jobs
 from stark.mcp.server import make_server
 from stark.mcp.workbench import Workbench
 from stark.options import RunOptions
-from support.judge import ENDS_THE_JUDGE
+from stark.regions.results import Answer
+from support.judge import ENDS_THE_JUDGE, IS_NOISY, TAKES_LONG
 
 SOURCE = EXAMPLE.candidate.source
 
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
 @pytest.fixture(autouse=True)
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a problem and a candidate. The shared server finds its store where it works."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "problem.py").write_text(EXAMPLE.problem.source)
     (tmp_path / "kernel.py").write_text(SOURCE)
     return tmp_path
 
 
-@pytest.fixture
-def judging_s() -> float:
-    return 0.02
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Names the shared judge's processes."""
+    return tmp_path_factory.mktemp("judge") / "notes"
 
 
-@pytest.fixture
-def call_s() -> float:
-    return 20.0
-
-
-@pytest.fixture
-async def bench(workplace: Path, judging_s: float, call_s: float) -> AsyncIterator[Workbench]:
-    asked = RunOptions(executor=judge_line(workplace / "notes", judging_s))
-    async with Workbench(asked, jobs=Jobs(call_s, progress_s=0.05)) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(notes: Path) -> AsyncIterator[Workbench]:
+    asked = RunOptions(executor=judge_line(notes))
+    async with Workbench(asked, jobs=Jobs(call_s=20, progress_s=0.05)) as opened:
         yield opened
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(bench: Workbench) -> AsyncIterator[Client]:
     """A connected client. One task enters and leaves it, as its library demands; a fixture's two halves are two tasks."""
     connected: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -121,53 +123,53 @@ async def test_mistakes_are_explained(client: Client) -> None:
     assert "there is no job-77" in await refusal(client, "wait", pending="job-77")
 
 
-@pytest.mark.parametrize(("judging_s", "call_s"), [(0.3, 0.4)])
-async def test_a_long_call_returns_an_id_to_wait_for(client: Client) -> None:
-    told: list[float] = []
+async def test_an_example_is_optimized_whatever_happens(
+    client: Client, bench: Workbench, workplace: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the tools alone, by scripted kernels and replies: a timeout, a cancelled call and a dead judge change nothing."""
+    (workplace / "reply.md").write_text(f"```python\n{SOURCE}\n# by the team\n```\n")
+    (workplace / "model.sh").write_text(MODEL)
+    slow, told = f"{SOURCE}\n{TAKES_LONG}\n", []
 
     async def progress(done: float, _: float | None, __: str | None) -> None:
         told.append(done)
 
-    arguments = {"problem": "problem.py", "candidate": "kernel.py"}
-    result = await client.call_tool("evaluate", arguments, progress_callback=progress)
-    assert result.structured_content is not None
-    pending = result.structured_content["result"]["pending"]
-    found = await answer(client, "wait", pending=pending)
-    while "pending" in found:
-        found = await answer(client, "wait", pending=pending)
-
+    await answer(client, "problem", problem="problem.py")
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.jobs, "call_s", 0.2)
+        first = {"problem": "problem.py", "candidate": slow, "idea": "Fuse."}
+        result = await client.call_tool("evaluate", first, progress_callback=progress)
+        assert result.structured_content is not None
+        pending = result.structured_content["result"]["pending"]
+        found = await waited(client, {"pending": pending})
     assert 1 == found["attempt"]
     assert told == sorted(set(told)) and len(told) > 2
     assert "its answer was given" in await refusal(client, "wait", pending=pending)
 
-
-@pytest.mark.parametrize("judging_s", [0.5])
-async def test_a_cancelled_call_leaves_nothing_and_disturbs_nothing(client: Client) -> None:
-    await answer(client, "problem", problem="problem.py")
-    call = asyncio.create_task(
-        client.call_tool("evaluate", {"problem": "problem.py", "candidate": "kernel.py"})
-    )
+    second = {"problem": "problem.py", "candidate": f"{slow}# again\n", "parent": 1}
+    call = asyncio.create_task(client.call_tool("evaluate", second))
     await asyncio.sleep(0.1)  # the judge has begun
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert [] == stark.runs()
+    assert 1 == len(stark.load_run().tree.nodes)
 
-    found = await answer(client, "evaluate", problem="problem.py", candidate="kernel.py")
-    assert 1 == found["attempt"]
-
-
-@pytest.mark.parametrize("judging_s", [0.5])
-async def test_a_dead_judge_is_replaced(client: Client, workplace: Path) -> None:
-    await answer(client, "problem", problem="problem.py")
-    [judge] = processes_with(str(workplace / "notes"))
-    call = asyncio.create_task(
-        answer(client, "evaluate", problem="problem.py", candidate="kernel.py")
-    )
-    await asyncio.sleep(0.2)
+    [judge] = processes_with(str(notes))
+    killed = asyncio.create_task(answer(client, "evaluate", **second))
+    await asyncio.sleep(0.1)
     os.kill(judge, signal.SIGKILL)
+    assert ("correct", 2) == ((await killed)["status"], (await killed)["attempt"])
 
-    assert "correct" == (await call)["status"]
+    run = stark.load_run().run_id
+    asked = {"run": run, "attempts": 1, "model": "exec:sh model.sh"}
+    best = await waited(client, await answer(client, "optimize", **asked))
+
+    assert run == best["run"] and best["confirmed"]
+    result = stark.load_run(run)
+    assert ["agent", "agent", "code"] == [node.role for node in result.tree.nodes]
+    assert all(node.candidate and node.works for node in result.tree.nodes)
+    assert result.reference and result.promotions and result.ended
+    assert 2 == len(result.calls) and not result.begun and not result.in_flight
 
 
 async def test_a_candidate_that_kills_judges_is_an_attempt_that_crashed(client: Client) -> None:
@@ -199,28 +201,51 @@ async def test_resources_teach_and_show(client: Client) -> None:
             await text(missing)
 
 
-async def test_a_search_continues_the_agents_tree(client: Client, workplace: Path) -> None:
-    (workplace / "reply.md").write_text(f"```python\n{SOURCE}\n# by the team\n```\n")
-    (workplace / "model.sh").write_text(
-        'case "$(cat)" in *"Your role: plan"*) '
-        "printf 'ACTION: rewrite\\nSTRATEGY:\\nFuse everything.\\n';; *) cat reply.md;; esac\n"
+async def test_a_search_may_begin_anew(client: Client, workplace: Path) -> None:
+    (workplace / "reply.md").write_text(f"```python\n{SOURCE}\n```\n")
+    (workplace / "model.sh").write_text(MODEL)
+    asked = {"problem": "problem.py", "attempts": 1, "model": "exec:sh model.sh"}
+
+    await waited(client, await answer(client, "optimize", **asked))
+
+    assert ["stark"] == [each.strategy for each in stark.runs()]
+
+
+async def test_noisy_times_confirm_nothing(client: Client) -> None:
+    source = f"{SOURCE}\n{IS_NOISY}\n"
+    final = await answer(client, "evaluate", problem="problem.py", candidate=source, final=True)
+    best = await answer(client, "best")
+
+    assert "too noisy" in final["speedup"]
+    assert (1, False, 1, False) == (
+        final["attempt"],
+        final["confirmed"],
+        best["attempt"],
+        best["confirmed"],
     )
-    run = (await answer(client, "evaluate", problem="problem.py", candidate="kernel.py"))["run"]
 
-    best = await answer(client, "optimize", run=run, attempts=1, model="exec:sh model.sh")
-    while "pending" in best:
-        best = await answer(client, "wait", pending=best["pending"])
 
-    assert run == best["run"] and best["confirmed"]
-    nodes = stark.load_run(run).tree.nodes
-    assert ["agent", "code"] == [node.role for node in nodes]
+async def test_modules_are_captured_once_until_measured_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
 
-    new = await answer(
-        client, "optimize", problem="problem.py", attempts=1, model="exec:sh model.sh"
-    )
-    while "pending" in new:
-        new = await answer(client, "wait", pending=new["pending"])
-    assert run != new["run"] and {"agent", "stark"} == {each.strategy for each in stark.runs()}
+    async def ask(*words: object) -> Answer:
+        asked.append(words[1:3])
+        return Answer(problem=EXAMPLE.problem)
+
+    monkeypatch.setattr("stark.regions.asking.ask", ask)
+    module = {"problem": "mypkg.block:Block", "inputs": "mypkg.block:example"}
+
+    for _ in range(2):
+        await answer(client, "problem", **module)
+        await answer(client, "check", candidate="kernel.py", **module)
+        await answer(client, "evaluate", candidate="kernel.py", **module)
+
+    assert 2 * [("mypkg.block:Block", "mypkg.block:example")] == asked
+    assert [EXAMPLE.problem.name] == [each.problem for each in stark.runs()]
+    mixed = {"problem": "problem.py", "inputs": "mypkg.block:example"}
+    assert "leave out inputs" in await refusal(client, "check", candidate="kernel.py", **mixed)
 
 
 async def test_judges_end_with_the_client_over_stdio(workplace: Path) -> None:

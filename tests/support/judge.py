@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by its path
 
+from stark.core.candidate import Candidate
 from stark.core.evaluation import Evaluation, Untimed
 from stark.core.problem import Problem
 from stark.evaluator.protocol import (
@@ -34,12 +35,23 @@ from stark.evaluator.protocol import (
     order_adapter,
 )
 from support.executor import FakeExecutor
-from support.nodes import DEVICE, EAGER_MS, correct
+from support.nodes import DEVICE, EAGER_MS, correct, noisy
 
 THREADS = 64
 
 ENDS_THE_JUDGE = "# ends the judge"
 """In a candidate's source: judging it ends this process, as a candidate that kills its judge would."""
+
+
+TAKES_LONG, LONG_S = "# takes long", 0.5
+"""In a candidate's source: judging it takes this many seconds."""
+
+IS_NOISY = "# is noisy"
+"""In a candidate's source: its times are too noisy to rank it."""
+
+
+def _evaluation(candidate: Candidate) -> Evaluation:
+    return (noisy if IS_NOISY in candidate.source else correct)(EAGER_MS)
 
 
 class FakeJudge:
@@ -81,7 +93,8 @@ class FakeJudge:
             return
         with self._device:
             self._prepare(request.problem)
-            time.sleep(self._judging_s)
+            slow = isinstance(request, Evaluate) and TAKES_LONG in request.candidate.source
+            time.sleep(LONG_S if slow else self._judging_s)
         if isinstance(request, Evaluate) and ENDS_THE_JUDGE in request.candidate.source:
             os._exit(1)
         if isinstance(request, Describe):
@@ -94,7 +107,7 @@ class FakeJudge:
             self._say(Evaluated(id=request.id, evaluation=found, device_class=self._device_class))
 
     def _evaluation(self, request: Evaluate) -> Evaluation | Untimed:
-        executor = FakeExecutor() if self._inventing else FakeExecutor(lambda _: correct(EAGER_MS))
+        executor = FakeExecutor() if self._inventing else FakeExecutor(_evaluation)
         asked = request.problem, request.candidate
         if not request.timed:
             return asyncio.run(executor.check(*asked))

@@ -31,7 +31,7 @@ class Jobs:
         self.notice = ""
         """Why everything is delayed, such as a device that another judge uses; empty if nothing is."""
 
-        self._call_s, self._progress_s = call_s, progress_s
+        self.call_s, self._progress_s = call_s, progress_s
         self._jobs: dict[str, tuple[asyncio.Task[Any], str, float]] = {}
         self._ids = (f"job-{number}" for number in itertools.count(1))
 
@@ -54,7 +54,7 @@ class Jobs:
         Raises UsageError if there is no such work, and any error of the work.
         """
         task, doing, began = self._job(id)
-        until = time.monotonic() + self._call_s
+        until = time.monotonic() + self.call_s
         while not task.done() and (left := until - time.monotonic()) > 0:
             await asyncio.wait({task}, timeout=min(left, self._progress_s))
             await on_progress(time.monotonic() - began, self.notice or doing)
