@@ -93,13 +93,7 @@ def evaluate(
         consoles.print_json(document)
     else:
         _print(problem, reference, judged, missed)
-        for file, each in kept.items():
-            same = (
-                ", which has this source already: its first evaluation counts"
-                if each.repeated
-                else ""
-            )
-            consoles.say(f"{file}: attempt {each.attempt} of run {run}{same}")
+        _print_kept(run, kept, judged)
     if demand.junit is not None:
         _write(demand.junit, junit_xml(problem, judged, missed))
     return 0 if not missed and all(j.evaluation.status == "correct" for j in judged) else 1
@@ -254,6 +248,16 @@ def _print(
     if sandboxes:
         common = [layer for layer in sandboxes[0] if all(layer in one for one in sandboxes)]
         console.print(Text(f"sandbox: {', '.join(common)}", "dim"), soft_wrap=True)
+
+
+def _print_kept(run: str | None, kept: dict[str, Kept], judged: Sequence[Judged]) -> None:
+    for each in judged:
+        if (stored := kept.get(each.file)) is None:
+            continue
+        same = ", which has this source already" if stored.repeated else ""
+        if stored.evaluation != each.evaluation:
+            same += "; its earlier evaluation counts, not this one"
+        consoles.say(f"{each.file}: attempt {stored.attempt} of run {run}{same}")
 
 
 def _check(sanitizer: bool | None, effort: Effort, demand: Demand) -> None:

@@ -440,5 +440,5 @@ def _example(
     if math.isinf(error) and math.isfinite(abs(got)):
         return f"{name} at {index}: got {value} instead of a value that is not finite"
     shown = rule.cap > 0 and math.isfinite(error)
-    times = f", {float(f'{error / rule.cap:.2g}'):,g} times the allowed error" if shown else ""
+    times = f", {float(f'{error / rule.cap:.2g}'):,.10g} times the allowed error" if shown else ""
     return f"{name} at {index}: got {value}{times}"
