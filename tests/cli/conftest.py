@@ -58,7 +58,7 @@ def stark(capfd: pytest.CaptureFixture[str]) -> Stark:
     def run(*arguments: str) -> Ended:
         capfd.readouterr()
         code = main(arguments)
-        words = 2 if arguments[0] == "bench" else 1
+        words = 2 if arguments[:1] == ("bench",) else 1
         return Ended(code, *capfd.readouterr(), " ".join(arguments[:words]))
 
     return run

@@ -183,4 +183,5 @@ def test_a_bug_keeps_its_traceback(stark: Stark, monkeypatch: pytest.MonkeyPatch
 def test_version(stark: Stark) -> None:
     from stark import __version__
 
-    assert (0, f"{__version__}\n", "") == stark("--version")
+    ended = stark("--version")
+    assert (0, f"{__version__}\n", "") == (ended.code, ended.out, ended.err)

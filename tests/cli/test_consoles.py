@@ -5,6 +5,7 @@ import os
 import pytest
 
 from stark.cli import consoles
+from stark.report.runs_document import RunsDocument
 
 
 def test_nobody_who_reads_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,4 +26,4 @@ def test_a_document_that_nobody_reads_is_no_fault(monkeypatch: pytest.MonkeyPatc
     with os.fdopen(writer, "w") as stream:
         monkeypatch.setattr("sys.stdout", stream)
 
-        consoles.print_json({"one": 1})
+        consoles.print_json(RunsDocument(runs=(), benches=()))

@@ -192,7 +192,7 @@ class Notes:
 
 def timeless(report: Report) -> dict[str, Any]:
     """A report without times, durations and the bill."""
-    document = report_document(report)
+    document = report_document(report).model_dump(mode="json")
     document["bench"].pop("created")
     for one in document["summaries"]:
         for name in ("active_hours", "roles"):
