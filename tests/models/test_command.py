@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 
 import pytest
@@ -254,3 +255,13 @@ async def test_a_child_that_holds_the_output_open_is_ended_at_the_timeout(tmp_pa
 
     assert 1 == len(pids(started))
     assert eventually(lambda: is_gone(pids(started)[0]))
+
+
+async def test_a_command_may_wait_for_all_its_children() -> None:
+    waits = "import os\ntry:\n    os.wait()\nexcept ChildProcessError:\n    print('none')"
+
+    reply = await CommandModel(f"exec python3 -c {shlex.quote(waits)}", timeout_s=20).ask(
+        QUESTION, None
+    )
+
+    assert "none\n" == reply.text

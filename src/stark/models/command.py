@@ -35,10 +35,10 @@ _NOT_RUNNABLE = (126, 127)
 """The shell's exit codes for a command that it cannot execute or find."""
 
 _WATCHED = (
-    '(read -r line </proc/self/fd/{} || kill -KILL -$$) >/dev/null 2>&1 & exec /bin/sh -c "$1"'
+    '( (read -r line </proc/self/fd/{} || kill -KILL -$$) >/dev/null 2>&1 & ); exec /bin/sh -c "$1"'
 )
 """Runs a command, and kills its process group when the other end of a pipe closes without a line: then this process has
-ended, in whatever way."""
+ended, in whatever way. The watcher is no child of the command, which may wait for all of its children."""
 
 _REAP_S = 5.0
 _ERROR_LENGTH = 2000
