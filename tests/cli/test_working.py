@@ -48,4 +48,4 @@ def test_a_worker_has_judges_of_its_own(stark: Stark) -> None:
     ended = stark("worker", "queue", "--executor", "folder:elsewhere")
 
     assert 2 == ended.code
-    assert "use local, local:DEVICES or command:LINE" in ended.err
+    assert "use local, local:DEVICES, command:LINE" in ended.err
