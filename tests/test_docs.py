@@ -133,7 +133,7 @@ def test_json_and_toml_are_valid() -> None:
         assert set(given) <= {*RunOptions.model_fields, "store", "kernelbench"}, block.place
 
 
-NET = '''
+NET = """
 import torch
 from torch import nn
 
@@ -164,7 +164,7 @@ class Net(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return x
-'''
+"""
 
 KERNEL = """import torch
 import torch.nn as nn
@@ -222,7 +222,13 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         monkeypatch.setattr(module, "open_executor", lambda *_: judge)
     net = importlib.import_module("documented_net")
     model = net.Net().eval()
-    yield {**vars(net), "model": model, "batch": torch.randn(256, 512), "torch": torch, "stark": stark}
+    yield {
+        **vars(net),
+        "model": model,
+        "batch": torch.randn(256, 512),
+        "torch": torch,
+        "stark": stark,
+    }
     sys.modules.pop("documented_net", None)
 
 
@@ -261,9 +267,7 @@ def test_readme(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.slow
-def test_your_own_model_and_back(
-    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_your_own_model_and_back(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     path, functions = python_of("docs/own-model.md")
     run(path, names)
     said = capsys.readouterr().out

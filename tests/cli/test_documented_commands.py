@@ -10,16 +10,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 import typer.main
 from cli_samples import GOOD, Stark, candidate_source
-from support.documents import ROOT, commands, guides
-from support.executor import FakeExecutor
 
 from stark.cli.app import app
 from stark.languages import language
+from support.documents import ROOT, commands, guides
 from support.examples import guide_example
+from support.executor import FakeExecutor
 
 ALL = [
     (place, command)
@@ -46,14 +45,17 @@ NOT_RUN = {
 @pytest.mark.parametrize(("place", "command"), [*ALL, *(("docs/tutorial.md", c) for c in TUTORIAL)])
 def test_it_can_be_parsed(place: str, command: str) -> None:
     """Commands, options and choices exist, and nothing that is required is left out."""
-    _, *words = shlex.split(command)
-    group = typer.main.get_command(app)
-    context = click.Context(group, info_name="stark")
-    while isinstance(group, click.Group):
-        name, group, words = group.resolve_command(context, words)
-        assert group is not None, name
-        context = click.Context(group, parent=context, info_name=name)
-    group.parse_args(context, words)
+    words = shlex.split(command)[1:]
+    found = typer.main.get_command(app)
+    while hasattr(found, "commands"):
+        found = found.commands[words.pop(0)]
+
+    found.make_context("stark", words)
+
+
+def test_a_wrong_option_would_be_found() -> None:
+    with pytest.raises(Exception, match="--chek"):
+        test_it_can_be_parsed("here", "stark evaluate a.py b.py --chek")
 
 
 def listed(command: str) -> bool:
@@ -81,7 +83,14 @@ def prepared(workplace: Path, stark: Stark, executor: FakeExecutor) -> Iterator[
         reply = f"```python\n{candidate_source(GOOD)}```\n"
         (workplace / f"reply-{number}.md").write_text(reply)
     ended = stark(
-        "optimize", "my_problem.py", "--attempts", "7", "--model", "exec:sh model.sh", "--output", "k.py"
+        "optimize",
+        "my_problem.py",
+        "--attempts",
+        "7",
+        "--model",
+        "exec:sh model.sh",
+        "--output",
+        "k.py",
     )
     assert 0 == ended.code, ended.err
     yield workplace
