@@ -123,7 +123,12 @@ def options_page() -> str:
 
 def python_page() -> str:
     """Every public name, for mkdocstrings. The rest of a name's docstring is that of its async form."""
-    lines = ["# Python", "", "`import stark` offers these names.", ""]
+    lines = [
+        "# Python",
+        "",
+        "`import stark` offers these names. A function takes the arguments of its async form: `optimize` those of `aoptimize`. [Options of a run](options.md)",
+        "",
+    ]
     for name in stark.__all__:
         home = getattr(stark, name).__module__
         lines += [f"::: {home}.{name}", ""]

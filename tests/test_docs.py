@@ -98,6 +98,17 @@ def _text(name: str) -> str:
     return (ROOT / name).read_text()
 
 
+def test_every_invariant_of_the_clocks_names_a_candidate_that_is_tested() -> None:
+    clocks = _text("docs/measuring.md").partition("## From times")[0]
+    candidates = {path.stem for path in (ROOT / "tests/exploits").rglob("*.py")}
+    invariants = re.findall(r"^\d+\. (.*)$", clocks, re.MULTILINE)
+
+    named = {span for line in invariants for span in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", line)}
+    assert set() == named - candidates
+    bare = [line for line in invariants if not re.search(r"`[a-z]+_[a-z_]+`|as on a CPU", line)]
+    assert 16 == len(invariants) and [] == bare
+
+
 # Examples.
 
 
@@ -213,8 +224,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     monkeypatch.syspath_prepend(tmp_path)
     for name, text in {"documented_net.py": NET, "kernel.py": KERNEL, "model.sh": MODEL}.items():
         (tmp_path / name).write_text(text)
-    for name in ("my_problem", "softmax", "layernorm"):
-        (tmp_path / f"{name}.py").write_text(PROBLEM)
+    (tmp_path / "my_problem.py").write_text(PROBLEM)
     (tmp_path / "another_kernel.py").write_text(KERNEL)
     judge = FakeExecutor(lambda _: correct(0.5), device=CPU)
     for home in ("sessions", "api", "deploy.verify", "evaluator.executors"):
@@ -301,14 +311,13 @@ def test_cases(names: dict[str, Any]) -> None:
 
 
 def test_the_python_api(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    whole, events, shared = python_of("docs/python.md")
+    whole, events = python_of("docs/python.md")
     run(whole, names)
     assert "Kernel(attempt 1, cpp, 0.5 ms, 2.00x vs eager [2.00, 2.00], confirmed)" in (
         capsys.readouterr().out
     )
     run(events, names)
     assert "1 correct\n" == capsys.readouterr().out
-    run(shared, names)
 
 
 def test_a_policy_of_your_own(names: dict[str, Any]) -> None:
