@@ -19,6 +19,7 @@ from typing import Any
 import typer.main
 
 import stark
+from stark import events
 from stark.cli.app import app
 from stark.options import RunOptions
 
@@ -122,16 +123,19 @@ def options_page() -> str:
 
 
 def python_page() -> str:
-    """Every public name, for mkdocstrings. The rest of a name's docstring is that of its async form."""
+    """Every public name and every event, for mkdocstrings."""
     lines = [
         "# Python",
         "",
-        "`import stark` offers these names. A function takes the arguments of its async form: `optimize` those of `aoptimize`. [Options of a run](options.md)",
+        "`import stark` offers these names. A function takes the arguments of its async form: `optimize` those of "
+        "`aoptimize`. [Options of a run](options.md)",
         "",
     ]
     for name in stark.__all__:
-        home = getattr(stark, name).__module__
-        lines += [f"::: {home}.{name}", ""]
+        lines += [f"::: {getattr(stark, name).__module__}.{name}", ""]
+    lines += ["## Events", "", "`on_event` gets these, from `stark.events`.", ""]
+    for kind in events.Event.__subclasses__():
+        lines += [f"::: {kind.__module__}.{kind.__name__}", ""]
     return "\n".join(lines)
 
 
