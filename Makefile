@@ -4,7 +4,7 @@
 # Bytecode is kept whatever the environment says: without it, each worker compiles all tests for seven seconds.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast exploits check bench setup clean
+.PHONY: demo test test-fast exploits check docs bench setup clean
 
 setup:
 	@scripts/setup
@@ -26,6 +26,9 @@ check: setup  ## style, types and the import floors
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+docs: setup  ## the site of the documents, with the reference, in build/site
+	@scripts/docs
 
 bench: setup  ## speed of the search itself
 	.venv/bin/python benchmarks/search.py

@@ -1,8 +1,8 @@
 """Measures how far times and ratios can be trusted: the judge on identical programs, and compared with usual methods.
 
-    python benchmarks/measuring.py --device cpu --minutes 40                       # writes docs/measuring/cpu.*
+    python benchmarks/measuring.py --device cpu --minutes 40                       # writes docs/notes/measuring/cpu.*
     python benchmarks/measuring.py --device cuda:0 --name h200 --kernelbench PATH --minutes 9 --into FOLDER --document none
-    python benchmarks/measuring.py --parts none --name h200                        # redraws docs/measuring/h200.json
+    python benchmarks/measuring.py --parts none --name h200                        # redraws docs/notes/measuring/h200.json
 
 `identical`: the judge times a program against itself repeatedly at each size. A win is an interval above 1, and none is
 expected. `methods`: times the same programs with `triton.testing.do_bench`, KernelBench's `cuda_event` (with
@@ -34,7 +34,7 @@ from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
 from support.candidates import PROBLEM
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "notes"
 
 
 def main() -> None:

@@ -6,7 +6,7 @@
     python benchmarks/prompts.py --show debug_crashed        # print a prompt
     python benchmarks/prompts.py --take RECORDING ATTEMPT ROLE NAME   # make a situation from a recorded run
 
-`docs/prompts.md` describes the checks. Exits 1 if a check fails.
+`docs/notes/prompts.md` describes the checks. Exits 1 if a check fails.
 """
 
 from __future__ import annotations

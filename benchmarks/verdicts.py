@@ -1,6 +1,6 @@
 """Writes the table of verdicts: what the judge makes of honest and of wrong kernels, on a CPU.
 
-    python benchmarks/verdicts.py --seeds 3 --table docs/verdicts.md --csv docs/measuring/verdicts.csv
+    python benchmarks/verdicts.py --seeds 3 --table docs/notes/verdicts.md --csv docs/notes/measuring/verdicts.csv
 
 The kernels are in `tests/verdicts/kernels/`; `tests/support/verdicts.py` says how they are judged. Every seed draws other inputs,
 weights and regimes. Exits 1 if a verdict is wrong that its kernel's docstring does not expect.
@@ -117,7 +117,7 @@ def table(rows: Sequence[Row]) -> str:
         f"What the judge's verification decides about the kernels of `tests/verdicts/kernels/` on a CPU, for {seeds} seeds each "
         "(`benchmarks/verdicts.py`). Each kernel imitates a real kernel's order of operations in plain PyTorch. It is verified "
         "as in a final check, in one process: nothing is compiled or timed. [All results](measuring/verdicts.csv) are in a file. "
-        "The judge is described in [judge.md](judge.md).",
+        "The judge is described in [judge.md](../judge.md).",
         "",
         summary(rows),
         "",

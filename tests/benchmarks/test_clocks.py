@@ -172,7 +172,7 @@ def test_text_goes_between_its_marks() -> None:
 
 
 def test_the_document_has_marks_for_every_machine() -> None:
-    document = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
+    document = (Path(__file__).parents[2] / "docs" / "notes" / "measuring.md").read_text()
     for name in (
         "epyc identical",
         "epyc methods",

@@ -10,7 +10,7 @@ from pydantic import Field
 from stark.core.base import Frozen
 
 BYTES_PER_TOKEN = 3
-"""UTF-8 bytes per token, for estimates. In recorded prompts, a token has 2.6 to 4.1 bytes (docs/prompts.md)."""
+"""UTF-8 bytes per token, for estimates. In recorded prompts, a token has 2.6 to 4.1 bytes (docs/notes/prompts.md)."""
 
 
 class Usage(Frozen):

@@ -1,6 +1,6 @@
 """Opens the language model that a user names, such as `anthropic:NAME`.
 
-`FORMS` lists every way to name a model; docs/settings.md lists the API keys. To add a provider, add it to `catalog.py`.
+`FORMS` lists every way to name a model; docs/models.md lists the API keys. To add a provider, add it to `catalog.py`.
 """
 
 from __future__ import annotations

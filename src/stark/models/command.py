@@ -1,6 +1,6 @@
 """Uses a shell command as a model: the command reads the conversation on stdin and prints the reply.
 
-In this way a coding agent's command line, a script or a person can take any role (docs/prompts.md). The command runs
+In this way a coding agent's command line, a script or a person can take any role (docs/models.md). The command runs
 with the user's permissions, outside any sandbox. It receives neither a temperature nor an output limit.
 """
 
