@@ -1,6 +1,6 @@
 """Measures what scheduling costs in a Ray cluster: many actors with scripted judges, which need no processor themselves.
 
-    python benchmarks/cluster.py --judges 64 --judging-s 2 --rounds 10
+python benchmarks/cluster.py --judges 64 --judging-s 2 --rounds 10
 """
 
 from __future__ import annotations
