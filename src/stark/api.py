@@ -239,7 +239,9 @@ async def aevaluate(
         else read_candidate(Path(each), asked.language)
         for each in candidates
     ]
-    executor = judge or open_executor(asked.executor, *limits_and_tools(asked))
+    executor = judge or open_executor(
+        asked.executor, *limits_and_tools(asked), device_class=asked.device_class
+    )
     try:
         device = (await executor.describe(loaded)).device
         return await evaluate_candidates(loaded, written, executor, effort, device)

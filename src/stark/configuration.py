@@ -26,7 +26,7 @@ from stark.strategies import strategy, team_of
 Part = TypeVar("Part", bound=Frozen)
 
 ROLE_MODELS = ("plan_model", "code_model", "debug_model")
-FIXED = ("strategy", "language", "seed", "precision", "backward")
+FIXED = ("strategy", "language", "seed", "precision", "backward", "device_class")
 """Options that cannot change once a run exists."""
 
 
@@ -38,6 +38,7 @@ def configure(options: RunOptions) -> RunConfig:
         models=_role_models(options, team_of(chosen).roles),
         language=_language(options).name,
         executor=options.executor,
+        device_class=options.device_class,
         budget=_part(Budget, options),
         seed=secrets.randbelow(10_000) if options.seed is None else options.seed,
         parallel=options.parallel,
@@ -79,6 +80,7 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
         update={
             "models": _recorded_models(recording),
             "executor": options.executor,
+            "device_class": options.device_class,
             "budget": Budget(attempts=attempts),
             "parallel": 1,
             "stop": "budget",

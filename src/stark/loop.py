@@ -14,6 +14,7 @@ from typing import Any
 from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
 from stark.core.candidate import Candidate
+from stark.core.device import device_class
 from stark.core.errors import ProblemError, UsageError
 from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import Node, Selection
@@ -59,6 +60,7 @@ async def work_on(
             if not store.holds(run.id):
                 store.create_run(run)
             store.set_reference(run.id, reference)
+        executor.bind(device_class(reference.device, reference.versions))
         store.reopen_run(run.id)
         ledger = _ledger(run, store, shared)
         desk = Desk(run.id, store, ledger, replies, emit)

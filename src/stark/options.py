@@ -74,7 +74,7 @@ class RunOptions(Frozen):
         "stark:best-first or stark:epsilon-greedy(epsilon=0.2).",
     )
     language: str | None = _option(
-        None, "Kernel language: cpp, triton or cuda; by default the best for the device."
+        None, "Kernel language: cpp, triton, cuda or pytorch; by default the best for the device."
     )
     backward: bool = _option(
         False,
@@ -85,8 +85,14 @@ class RunOptions(Frozen):
     seed: int | None = _option(None, "Seed of the search; random by default.")
     executor: str = _option(
         "local",
-        "Where candidates are judged: local, local:DEVICES, command:LINE (a judge behind a command such as ssh) or "
-        "folder:PATH (shared with `stark worker`).",
+        "Where candidates are judged: local, local:DEVICES, command:LINE (a judge behind a command such as ssh), "
+        "folder:PATH (shared with `stark worker`), or ray:ADDRESS (a cluster).",
+        JUDGE,
+    )
+    device_class: str | None = _option(
+        None,
+        "Use only machines in whose kind this text occurs, such as H100; by default those of the kind that answers "
+        "first.",
         JUDGE,
     )
     counters: bool = _option(

@@ -38,7 +38,11 @@ async def worked(
     """
     config = run.config
     executor = judge or open_executor(
-        config.executor, config.limits, config.tools, lambda text: on_event(Notice(text))
+        config.executor,
+        config.limits,
+        config.tools,
+        lambda text: on_event(Notice(text)),
+        config.device_class,
     )
     replies: Replies
     try:

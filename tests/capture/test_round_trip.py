@@ -47,6 +47,9 @@ class Quick:
     ) -> Evaluation:
         return await self._judge.evaluate(problem, candidate, "search")
 
+    def bind(self, device_class: str) -> None:
+        self._judge.bind(device_class)
+
     async def close(self) -> None:
         await self._judge.close()
 

@@ -67,13 +67,16 @@ def test_the_group_of_all_commands_is_plain_too(stark: Stark) -> None:
     assert "<bool>" not in stark("--help").out
 
 
+KEPT = ("strategy", "language", "seed", "precision", "backward", "device_class")
+
+
 @pytest.mark.parametrize(
     ("command", "kept"),
     [
         ("optimize", ()),
-        ("resume", ("strategy", "language", "seed", "precision", "backward")),
+        ("resume", KEPT),
         ("bench run", ("seed",)),
-        ("bench resume", ("strategy", "language", "seed", "precision", "backward", "attempts")),
+        ("bench resume", (*KEPT, "attempts")),
     ],
 )
 def test_every_option_of_a_run_is_an_option_of_the_command(

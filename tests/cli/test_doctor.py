@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from stark.core.errors import MachineError
 from stark.evaluator.candidate.sandbox.layers import LAYERS
 from stark.languages import Language
 from stark.models import Way
+from support import FAKE_JUDGE
 
 TORCH = doctor.Torch("2.13.0", None, [])
 WORKING = doctor.Finding("languages", "cpp", "ok", "a compiler")
@@ -267,3 +269,16 @@ def test_nvidias_tools_are_looked_for_where_there_is_a_gpu(
     counters, _ = doctor._tools(gpu)
     assert "missing" == counters.mark and "NVreg_RestrictProfilingToAdminUsers=0" in counters.detail
     assert [] == list(doctor._tools(doctor.Torch("2.13.0", None, [])))
+
+
+def test_judges_say_what_they_are(stark: Stark, tmp_path: Path) -> None:
+    working = f"{sys.executable} {FAKE_JUDGE} {tmp_path}/notes"
+
+    ended = stark("doctor", "--executor", f"command:{working} ;; sh -c 'exit 3'", "--json")
+
+    assert 2 == ended.code
+    assert not ended.document["ready"]
+    found = {(each["group"], each["name"]): each for each in ended.document["findings"]}
+    assert "Invented GPU, sm_90, 80 GB, 3000 GB/s" in found["judge 0", "device"]["detail"]
+    assert "candidates can reach the network" in found["judge 0", "sandbox"]["detail"]
+    assert "does not start" in found["judge 1", "judge"]["detail"]

@@ -77,6 +77,9 @@ class FakeExecutor:
             Untimed(accuracy=evaluation.accuracy) if isinstance(evaluation, Correct) else evaluation
         )
 
+    def bind(self, device_class: str) -> None:
+        """There is one kind of machine."""
+
     async def close(self) -> None:
         """Record the call."""
         self.closed = True

@@ -87,7 +87,7 @@ class FakeJudge:
                     pool.submit(self._work, order)
 
     def _work(self, request: AnyRequest) -> None:
-        if request.device_class not in (None, self._device_class):
+        if (request.device_class or "") not in self._device_class:
             error = f"it is for {request.device_class}"
             self._say(RequestRefused(id=request.id, error=error))
             return

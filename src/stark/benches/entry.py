@@ -147,7 +147,9 @@ async def _bench_worked(
     """Work on a stored bench, and return its report."""
     next_cell = next(iter(to_do(store, bench)), bench.cells[0])
     first = store.run(next_cell.run_id).config  # all remaining runs have the same judge and limits
-    executor = judge or open_executor(first.executor, first.limits, first.tools)
+    executor = judge or open_executor(
+        first.executor, first.limits, first.tools, device_class=first.device_class
+    )
     try:
         await BenchSession(bench, store, executor, pool, on_event, parallel).work()
     finally:

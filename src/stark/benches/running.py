@@ -189,7 +189,7 @@ class _SharedExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self.evaluate = executor.evaluate
+        self.evaluate, self.bind = executor.evaluate, executor.bind
         self._described: dict[str, asyncio.Task[Reference]] = {}
 
     async def describe(self, problem: Problem) -> Reference:

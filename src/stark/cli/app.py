@@ -448,7 +448,11 @@ def worker(
     once: Annotated[bool, typer.Option("--once", help="End when no request is waiting.")] = False,
     executor: Annotated[
         str | None,
-        option("TEXT", "Where to judge: local, local:DEVICES or command:LINE.", default="local"),
+        option(
+            "TEXT",
+            "Where to judge: local, local:DEVICES, command:LINE or ray:ADDRESS.",
+            default="local",
+        ),
     ] = None,
 ) -> None:
     """Judge the requests left in FOLDER by runs with `--executor folder:FOLDER`."""
@@ -458,8 +462,19 @@ def worker(
 
 
 @command(app, "store")
-def doctor(settings: Settings, json: JsonOption = False) -> int:
+def doctor(
+    settings: Settings,
+    executor: Annotated[
+        str | None,
+        option("TEXT", "Ask these judges about their machines instead, such as ray:HEAD:6379."),
+    ] = None,
+    json: JsonOption = False,
+) -> int:
     """Check this machine (devices, compilers, models, the store) and suggest fixes."""
+    if executor is not None:
+        from stark.cli.judges import examine_judges
+
+        return examine_judges(executor, json)
     from stark.cli.doctor import examine
 
     return examine(settings, json)

@@ -160,7 +160,7 @@ def examine(settings: Settings, as_json: bool) -> int:
         consoles.print_json(document)
     else:
         console = consoles.console()
-        console.print(_table(findings))
+        console.print(table(findings))
         console.print(_summary(usable, blocking, bool(broken)), soft_wrap=True)
         if ready:
             console.print(_model_summary(findings, available), soft_wrap=True)
@@ -325,16 +325,17 @@ def _proof(device: Literal["cpu", "cuda"], offered: Mapping[str, str | None]) ->
     )
 
 
-def _table(findings: list[Finding]) -> RenderableType:
+def table(findings: list[Finding]) -> RenderableType:
+    """The findings, group by group."""
     parts: list[RenderableType] = []
     for group, found in groupby(findings, lambda each: each.group):
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column()
-        table.add_column(no_wrap=True, min_width=16)
-        table.add_column(overflow="fold")
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column()
+        rows.add_column(no_wrap=True, min_width=16)
+        rows.add_column(overflow="fold")
         for each in found:
-            table.add_row(_SHOWN[each.mark], each.name, each.detail)
-        parts += [Text(group, "bold"), table, Text()]
+            rows.add_row(_SHOWN[each.mark], each.name, each.detail)
+        parts += [Text(group, "bold"), rows, Text()]
     return Group(*parts)
 
 

@@ -212,7 +212,9 @@ async def _executor(
         if notice and not can_redraw(console):
             console.print(notice, soft_wrap=True)
 
-    executor = open_executor(asked.executor, *limits_and_tools(asked), on_notice)
+    executor = open_executor(
+        asked.executor, *limits_and_tools(asked), on_notice, asked.device_class
+    )
     try:
         with spinner:
             yield executor

@@ -22,6 +22,7 @@ JUDGING = (
     "language",
     "backward",
     "executor",
+    "device_class",
     "counters",
     "sanitizer",
     "precision",
@@ -31,7 +32,9 @@ JUDGING = (
 """The options that say how candidates are judged."""
 
 CHANGEABLE = tuple(
-    n for n in EVERY if n not in ("strategy", "language", "seed", "precision", "backward")
+    n
+    for n in EVERY
+    if n not in ("strategy", "language", "seed", "precision", "backward", "device_class")
 )
 """The options that may change when a run is resumed."""
 

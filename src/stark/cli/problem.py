@@ -41,7 +41,9 @@ def show_problem(
 
 
 async def _described(problem: Problem, asked: RunOptions) -> Reference:
-    executor = open_executor(asked.executor, *limits_and_tools(asked))
+    executor = open_executor(
+        asked.executor, *limits_and_tools(asked), device_class=asked.device_class
+    )
     try:
         return await executor.describe(problem)
     finally:

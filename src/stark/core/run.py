@@ -67,7 +67,10 @@ class RunConfig(Frozen):
 
     language: str
     executor: str
-    """Where candidates are judged: `local`, `command:LINE` or `folder:PATH`."""
+    """Where candidates are judged: `local`, `command:LINE`, `folder:PATH` or `ray:ADDRESS`."""
+
+    device_class: str | None = None
+    """Part of the name of the only kind of machine that may judge (see `core.device.device_class`)."""
 
     budget: Budget
     seed: int

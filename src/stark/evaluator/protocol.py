@@ -32,7 +32,7 @@ class Describe(Frozen):
     problem: Problem
     limits: Limits = Limits()
     device_class: str | None = None
-    """The only kind of machine (see `core.device.device_class`) that may answer; None for any."""
+    """A text that occurs in the kind of a machine (see `core.device.device_class`) that may answer; None for any."""
 
 
 class Evaluate(Frozen):

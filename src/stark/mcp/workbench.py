@@ -58,7 +58,9 @@ class Workbench:
     ) -> None:
         self.asked, self.store, self.kernelbench = asked, store, kernelbench
         self.jobs = jobs or Jobs()
-        self.judge = open_executor(asked.executor, *limits_and_tools(asked), self._on_notice)
+        self.judge = open_executor(
+            asked.executor, *limits_and_tools(asked), self._on_notice, asked.device_class
+        )
         self._references: dict[str, Reference] = {}
         self._captured: dict[tuple[str, str | None], Problem] = {}
         """By the module's and its inputs' names: capturing takes seconds."""

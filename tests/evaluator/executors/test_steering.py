@@ -118,14 +118,18 @@ async def test_a_run_stays_on_the_kind_of_machine_that_answered_first(tmp_path: 
         for kind in kinds
     ]
     both, other = CommandsExecutor(commands), CommandsExecutor([commands[1]])
+    chosen = CommandsExecutor(commands)
+    chosen.bind("200")
 
     await both.describe(problem("a"))
     for name in "bcd":
         await both.evaluate(problem(name), CANDIDATE)
-    other._device_class = "H100"
+    await chosen.evaluate(problem("x"), CANDIDATE)
+    other.bind("H100")
     with pytest.raises(JudgeUnavailable, match="refused the request: it is for H100"):
         await other.evaluate(problem("e"), CANDIDATE)
     await both.close()
     await other.close()
+    await chosen.close()
 
-    assert [["a", "b", "c", "d"]] == prepared(tmp_path)
+    assert [["a", "b", "c", "d"], ["x"]] == prepared(tmp_path)

@@ -47,6 +47,7 @@ def open_executor(
     limits: Limits | None = None,
     tools: Tools | None = None,
     on_notice: Callable[[str], None] | None = None,
+    device_class: str | None = None,
 ) -> RequestingExecutor:
     """Open an executor from `local`, `local:cuda:0,cuda:1`, `command:LINE`, `folder:PATH` or `ray:ADDRESS`.
 
@@ -60,12 +61,15 @@ def open_executor(
 
     `limits` and `tools` apply to every candidate. By default, no tools are used, and the limits are `Limits()`:
     for example, 180 s for a build and 16 GB of host memory. `on_notice` is called with status texts for the
-    user (see `RequestingExecutor`). Raises UsageError for any other notation.
+    user (see `RequestingExecutor`). Only machines in whose kind `device_class` occurs, such as `H100`, are used.
+    Raises UsageError for any other notation.
     """
     name, rest = _parts(notation)
     executor = EXECUTORS[name](rest, limits or Limits(), tools or Tools())
     if on_notice is not None:
         executor.on_notice = on_notice
+    if device_class is not None:
+        executor.bind(device_class)
     return executor
 
 

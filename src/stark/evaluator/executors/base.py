@@ -44,6 +44,10 @@ class Executor(Protocol):
         """Judge one candidate."""
         ...
 
+    def bind(self, device_class: str) -> None:
+        """Use only machines in whose kind this text occurs: times of other kinds are not comparable."""
+        ...
+
     async def close(self) -> None:
         """Stop everything that the executor started."""
         ...
@@ -64,10 +68,14 @@ class RequestingExecutor(ABC):
         text when the notice no longer applies. The default ignores notices."""
 
         self._device_class: str | None = None
-        """The kind of machine that gave the first answer."""
+        """The only kind of machine to ask: that of the first answer, or as `bind` says."""
 
         self._limits = limits or Limits()
         self._tools = tools or Tools()
+
+    def bind(self, device_class: str) -> None:
+        """See `Executor.bind`. An executor that several runs share keeps the first kind."""
+        self._device_class = self._device_class or device_class
 
     async def describe(self, problem: Problem) -> Reference:
         """See `Executor.describe`."""
@@ -176,7 +184,7 @@ class RequestingExecutor(ABC):
         )
 
     async def _ask(self, request: AnyRequest) -> Described | Evaluated:
-        """Ask only machines of the kind that answered first: times of different kinds are not comparable.
+        """Ask only machines of one kind. The first answer decides, within what `bind` says.
 
         Raises ProblemError for a problem that cannot be used, and JudgeUnavailable for a refused request.
         """
@@ -186,7 +194,7 @@ class RequestingExecutor(ABC):
         if isinstance(answer, RequestRefused):
             raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
         assert isinstance(answer, Described | Evaluated)
-        self._device_class = self._device_class or answer.device_class or None
+        self._device_class = answer.device_class or self._device_class
         return answer
 
     @abstractmethod

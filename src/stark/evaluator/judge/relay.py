@@ -121,7 +121,7 @@ class Relay:
         self._out.flush()
 
     def _pass(self, request: AnyRequest) -> None:
-        if request.device_class not in (None, self._device_class):
+        if (request.device_class or "") not in self._device_class:
             error = (
                 f"it is for {request.device_class}, and this is {self._device_class}; "
                 "times of both are not comparable, so start another run here"
