@@ -229,7 +229,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     judge = FakeExecutor(lambda _: correct(0.5), device=CPU)
     for home in ("sessions", "api", "deploy.verify", "evaluator.executors"):
         module = importlib.import_module(f"stark.{home}")
-        monkeypatch.setattr(module, "open_executor", lambda *_: judge)
+        monkeypatch.setattr(module, "open_executor", lambda *_, **__: judge)
     net = importlib.import_module("documented_net")
     model = net.Net().eval()
     yield {

@@ -62,7 +62,7 @@ def test_the_python_api_in_ten_lines(
     monkeypatch.chdir(tmp_path)
     judge = FakeExecutor(lambda candidate: correct(0.5), device=CPU)
     for name in ("sessions", "api"):
-        monkeypatch.setattr(f"stark.{name}.open_executor", lambda *_: judge)
+        monkeypatch.setattr(f"stark.{name}.open_executor", lambda *_, **__: judge)
 
     exec(compile(script, "python_api.py", "exec"), {})
 

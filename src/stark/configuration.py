@@ -175,7 +175,7 @@ def device_kind(executor: str) -> DeviceKind:
     """The kind of device on which an executor judges, guessed without contacting a judge."""
     name, _, devices = executor.partition(":")
     if name != "local":
-        return "cuda"
+        return "cpu" if name == "ray" and "device=cpu" in devices else "cuda"
     if devices:
         return "cpu" if devices.strip().startswith("cpu") else "cuda"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")

@@ -69,7 +69,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     """The executor that every notation leads to."""
     fake = FakeExecutor(verdict, device=CPU)
     for module in ("sessions", "benches.entry", "cli.evaluating", "cli.problem"):
-        monkeypatch.setattr(f"stark.{module}.open_executor", lambda *_: fake)
+        monkeypatch.setattr(f"stark.{module}.open_executor", lambda *_, **__: fake)
     return fake
 
 

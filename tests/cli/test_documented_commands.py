@@ -31,6 +31,7 @@ TUTORIAL = [command for _, command in commands(ROOT / "docs" / "tutorial.md")]
 NOT_RUN = {
     r".*--kernelbench .*": "needs a checkout of KernelBench",
     r".*command:ssh .*": "needs another machine",
+    r".*ray:HEAD.*": "needs a cluster; tests/evaluator/executors/test_cluster.py has one",
     r".*folder:QUEUE|stark worker .*": "two processes that wait for each other; tests/evaluator/executors has them",
     r"stark hotspots .*--optimize .*": "tests/cli/test_improving.py runs it",
     r"stark optimize mypkg.*|stark export last block_kernel|stark verify .*": "the tutorial's test runs the same with its own module",

@@ -165,7 +165,7 @@ def test_resume_stores_the_options_that_it_changes_and_keeps_the_others(
 ) -> None:
     opened: list[tuple[Limits, Tools]] = []
 
-    def open_executor(notation: str, limits: Limits, tools: Tools, _: object) -> FakeExecutor:
+    def open_executor(notation: str, limits: Limits, tools: Tools, *_: object) -> FakeExecutor:
         opened.append((limits, tools))
         return executor
 
@@ -265,7 +265,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
 ) -> None:
     executors = [InterruptedExecutor(verdict, device=CPU), FakeExecutor(verdict, device=CPU)]
     left = iter(executors)
-    monkeypatch.setattr("stark.sessions.open_executor", lambda *_: next(left))
+    monkeypatch.setattr("stark.sessions.open_executor", lambda *_, **__: next(left))
     stopped = stark(*THREE)
     (run_id,) = {word.strip("`") for word in stopped.err.split() if word.startswith("problem-")}
     resumed = stark("resume", run_id)
@@ -512,7 +512,7 @@ from stark.cli.app import main
 from support.executor import FakeExecutor
 from support.nodes import CPU
 for module in (stark.sessions, stark.benches.entry):
-    module.open_executor = lambda *_: FakeExecutor(device=CPU)
+    module.open_executor = lambda *_, **__: FakeExecutor(device=CPU)
 """
 
 

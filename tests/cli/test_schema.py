@@ -69,7 +69,7 @@ def test_every_command_prints_what_its_schema_says(
     stark: Stark, executor: FakeExecutor, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stark.cli.hotspots.asked_model", lambda *_: Answer(hotspots=FOUND))
-    monkeypatch.setattr("stark.deploy.verify.open_executor", lambda *_: executor)
+    monkeypatch.setattr("stark.deploy.verify.open_executor", lambda *_, **__: executor)
     monkeypatch.setattr("stark.cli.doctor._torch", lambda: Torch("2.13.0", None, []))
     monkeypatch.setattr("stark.cli.doctor.proving.breaches", lambda _: {"its own thread": []})
     for mark in (GOOD, BROKEN):

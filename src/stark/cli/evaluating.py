@@ -213,7 +213,7 @@ async def _executor(
             console.print(notice, soft_wrap=True)
 
     executor = open_executor(
-        asked.executor, *limits_and_tools(asked), on_notice, asked.device_class
+        asked.executor, *limits_and_tools(asked), on_notice, device_class=asked.device_class
     )
     try:
         with spinner:
