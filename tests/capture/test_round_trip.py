@@ -34,10 +34,11 @@ within 2e-5 of the exact result."""
 
 
 class Quick:
-    """A judge that does its shorter check in place of the final one."""
+    """A judge whose final check is what it found in the search."""
 
     def __init__(self, judge: Executor) -> None:
         self._judge = judge
+        self._found: dict[str, Evaluation] = {}
 
     async def describe(self, problem: Problem) -> Reference:
         return await self._judge.describe(problem)
@@ -45,7 +46,10 @@ class Quick:
     async def evaluate(
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
-        return await self._judge.evaluate(problem, candidate, "search")
+        key = problem.digest + candidate.digest
+        if key not in self._found:
+            self._found[key] = await self._judge.evaluate(problem, candidate, "search")
+        return self._found[key]
 
     def bind(self, device_class: str) -> None:
         self._judge.bind(device_class)
