@@ -15,6 +15,7 @@ EXIT_CODES = {
     "RecordingError": 2,
     "MachineError": 2,
     "JudgeUnavailable": 2,
+    "DeadlyRequest": 2,
     "StoreError": 2,
     "Held": 2,
     "ModelError": 1,

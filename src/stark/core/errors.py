@@ -56,6 +56,10 @@ class JudgeUnavailable(MachineError):
     """The judge could not be started, or died repeatedly."""
 
 
+class DeadlyRequest(JudgeUnavailable):
+    """Judges die on one request, whose candidate cannot be shown to be at fault. Other requests may be answered."""
+
+
 class StoreError(MachineError):
     """The run store cannot be opened, read or written."""
 

@@ -3,12 +3,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from stark.core.candidate import Candidate
-from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
+from stark.core.errors import DeadlyRequest, JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.judging import Limits
 from stark.core.precision import CLASSES
@@ -19,6 +20,7 @@ from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
     Describe,
+    Evaluate,
     Evaluated,
     ProblemRefused,
     request_id,
@@ -272,3 +274,84 @@ async def test_a_fault_of_the_judge_is_no_fault_of_the_request(tmp_path: Path) -
     assert request.exists()
     assert not (tmp_path / "claims" / request.stem).exists()
     waiting.cancel()
+
+
+async def test_a_request_of_which_workers_die_is_refused(tmp_path: Path) -> None:
+    (waiting,) = await ask(tmp_path, 1)
+    (request,) = (tmp_path / "requests").glob("*.json")
+    claim = tmp_path / "claims" / request.stem
+    claim.write_text("one-1\ntwo-2\n")
+    long_ago = time.time() - STALE_S - 1
+    os.utime(claim, (long_ago, long_ago))
+    judges = Counting()
+
+    await serve_folder(tmp_path, judges, once=True, report=str)
+
+    with pytest.raises(JudgeUnavailable, match=r"2 workers died .*: one-1, two-2"):
+        await waiting
+    assert [] == judges.asked
+
+
+async def test_a_request_on_which_judges_die_ends_no_worker(tmp_path: Path) -> None:
+    deadly, harmless = await ask(tmp_path, 2)
+
+    class Dying(Counting):
+        async def answer(self, request: AnyRequest) -> Answer:
+            if isinstance(request, Evaluate) and request.candidate.source == "0":
+                raise DeadlyRequest("the judge died 3 times on the same request")
+            return await super().answer(request)
+
+    assert 2 == await serve_folder(tmp_path, Dying(), once=True, report=str)
+
+    with pytest.raises(JudgeUnavailable, match="died 3 times on the same request"):
+        await deadly
+    assert "correct" == (await harmless).status
+
+
+async def test_a_stale_claim_is_taken_over_once(tmp_path: Path) -> None:
+    claim = tmp_path / "claim"
+    claim.write_text("dead-1\n")
+    long_ago = time.time() - STALE_S - 1
+    os.utime(claim, (long_ago, long_ago))
+
+    with ThreadPoolExecutor(16) as pool:
+        taken = list(pool.map(folder._claim, [claim] * 64))
+
+    assert 1 == sum(taken)
+    assert ["dead-1", folder._us()] == claim.read_text().split()
+
+
+async def test_a_worker_gives_up_what_nobody_waits_for(tmp_path: Path) -> None:
+    (waiting,) = await ask(tmp_path, 1)
+    given_up = asyncio.Event()
+
+    class Slow(Counting):
+        async def answer(self, request: AnyRequest) -> Answer:
+            waiting.cancel()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                given_up.set()
+                raise
+            raise AssertionError
+
+    said: list[str] = []
+    assert 0 == await serve_folder(tmp_path, Slow(), once=True, report=said.append)
+
+    assert given_up.is_set()
+    assert "was withdrawn" in said[0]
+
+
+async def test_an_old_answer_is_not_used(tmp_path: Path) -> None:
+    (first,) = await ask(tmp_path, 1)
+    await serve_folder(tmp_path, Counting(), once=True, report=str)
+    await first
+    (result,) = (tmp_path / "results").glob("*.json")
+    os.utime(result, (0, 0))
+    (again,) = await ask(tmp_path, 1)
+    judges = Counting()
+
+    await serve_folder(tmp_path, judges, once=True, report=str)
+
+    assert "correct" == (await again).status
+    assert ["0"] == judges.asked

@@ -3,16 +3,17 @@
 It is meant for batch queues and for GPU nodes without a network connection. The orchestrator, which
 runs the search, writes `requests/ID.json`. A worker (`stark worker FOLDER`) has the request judged
 and writes the answer to `results/ID.json`. Meanwhile `claims/ID` names the worker. The id is a digest
-of the request's content, so an existing answer is reused. Requests and results are written under
+of the request's content, so an existing answer is reused for a while. Requests and results are written under
 a temporary name and then renamed, so that a reader never sees an incomplete file. A claim is deleted
-after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. All
-other files stay.
+after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. If
+nobody waits for an answer any more, it deletes the request, and the worker gives up. All other files stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import socket
 import sys
 import time
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from stark.core.errors import JudgeUnavailable, UsageError
+from stark.core.errors import DeadlyRequest, JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import RequestingExecutor
 from stark.evaluator.protocol import (
@@ -51,6 +52,12 @@ STALE_S = 600.0
 
 IN_FLIGHT = 8
 """Maximum number of requests that one worker handles at the same time."""
+
+DEATHS = 2
+"""Number of workers that may die while they have a request. Then it is refused, or it would end every worker."""
+
+EXPIRE_S = 30 * 24 * 3600.0
+"""Age at which an answer is no longer used: drivers and clocks of a machine change."""
 
 PARTS = ("requests", "results", "claims")
 
@@ -85,15 +92,13 @@ class FolderExecutor(RequestingExecutor):
         """
         name = request_id(request)
         asked, result = _paths(self._folder, name)
-        began = time.monotonic()
-        pause, longest = POLL_S
-        while not result.exists():
-            if not asked.exists():
-                _write_atomically(asked, request.model_copy(update={"id": name}))
-            if time.monotonic() - began > NOTICE_AFTER_S and not self._notice_given:
-                self._note_missing_worker()
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.2, longest)
+        if time.time() - _written_at(result) > EXPIRE_S:
+            result.unlink(missing_ok=True)
+        try:
+            await self._answered(request.model_copy(update={"id": name}))
+        except asyncio.CancelledError:
+            asked.unlink(missing_ok=True)
+            raise
         self._notice_given = False
         try:
             answer = answer_adapter.validate_json(result.read_bytes())
@@ -107,6 +112,19 @@ class FolderExecutor(RequestingExecutor):
             asked.unlink(missing_ok=True)
             result.unlink(missing_ok=True)
         return answer
+
+    async def _answered(self, request: AnyRequest) -> None:
+        """Wait for the result. If the request's file vanishes, because another run gave it up, write it again."""
+        asked, result = _paths(self._folder, request.id)
+        began = time.monotonic()
+        pause, longest = POLL_S
+        while not result.exists():
+            if not asked.exists():
+                _write_atomically(asked, request)
+            if time.monotonic() - began > NOTICE_AFTER_S and not self._notice_given:
+                self._note_missing_worker()
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, longest)
 
     def _note_missing_worker(self) -> None:
         """Report on stderr if no worker is active. Stdout is reserved for results."""
@@ -157,13 +175,16 @@ async def serve_folder(
                 working.values(), timeout=POLL_S[1], return_when=asyncio.FIRST_COMPLETED
             )
             for name in [name for name, task in working.items() if task in done]:
-                answer = working.pop(name).result()
+                task = working.pop(name)
+                answer = None if task.cancelled() else task.result()
                 report(_summary(name, answer))
                 if answer is not None:
                     answered += 1
                     ends_at = time.monotonic() + LINGER_POLLS * POLL_S[1]
-            for name in working:
+            for name, task in working.items():
                 (folder / "claims" / name).touch()
+                if not _paths(folder, name)[0].exists():
+                    task.cancel()
     finally:
         for name, task in working.items():
             task.cancel()
@@ -186,11 +207,23 @@ async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Ans
         except ValidationError:
             answer: Answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
         else:
-            answer = (await judges.answer(request)).model_copy(update={"id": name})
+            answer = await _answer(folder / "claims" / name, judges, request)
         _write_atomically(result, answer)
         return answer
     finally:
         (folder / "claims" / name).unlink(missing_ok=True)
+
+
+async def _answer(claim: Path, judges: RequestingExecutor, request: AnyRequest) -> Answer:
+    """Have a request judged, unless workers have died of it. Refuses one on which judges die."""
+    dead = _owners(claim)[:-1]
+    if len(dead) >= DEATHS:
+        error = f"{len(dead)} workers died while they had this request: {', '.join(dead)}"
+        return RequestRefused(id=request.id, error=error)
+    try:
+        return (await judges.answer(request)).model_copy(update={"id": request.id})
+    except DeadlyRequest as error:
+        return RequestRefused(id=request.id, error=str(error))
 
 
 def _summary(name: str, answer: Answer | None) -> str:
@@ -214,14 +247,34 @@ def _claim_waiting(folder: Path, most: int) -> list[str]:
 
 
 def _claim(path: Path) -> bool:
-    if not _is_live(path):
-        path.unlink(missing_ok=True)
+    """Claim a request. A claim lists those who died while they had it, then its owner."""
+    dead = ""
+    if path.exists() and not _is_live(path):
+        aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.stale")
+        try:
+            path.rename(aside)  # one worker succeeds
+        except FileNotFoundError:
+            return False
+        if _is_live(aside):  # another one had claimed it in between
+            aside.rename(path)
+            return False
+        dead = aside.read_text()
+        aside.unlink()
     try:
         with path.open("x") as file:
-            file.write(f"{socket.gethostname()} {os.getpid()}\n")
+            file.write(f"{dead}{_us()}\n")
     except FileExistsError:
         return False
     return True
+
+
+def _owners(claim: Path) -> list[str]:
+    """Those who died while they had the request, then the one who has it."""
+    return claim.read_text().splitlines()
+
+
+def _us() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def _is_live(claim: Path) -> bool:
@@ -244,6 +297,6 @@ def _paths(folder: Path, name: str) -> tuple[Path, Path]:
 
 def _write_atomically(path: Path, message: BaseModel) -> None:
     """Write a file so that readers see all of it or none."""
-    part = path.with_suffix(f".{socket.gethostname()}-{os.getpid()}.part")
+    part = path.with_suffix(f".{_us()}.part")
     part.write_text(message.model_dump_json())
     part.rename(path)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from stark.core.errors import JudgeDied, JudgeUnavailable
+from stark.core.errors import DeadlyRequest, JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import RequestingExecutor
@@ -175,7 +175,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
                 phase="verify", error=f"{died}\nWithout this candidate, the judge works."
             )
             return Evaluated(id=numbered.id, evaluation=crashed)
-        raise JudgeUnavailable(died)
+        raise DeadlyRequest(died)
 
     async def close(self) -> None:
         """End all judges."""
