@@ -11,6 +11,7 @@ import pytest_asyncio
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors import open_judges
 from stark.evaluator.executors.base import Executor
+from support.postgres import Server, programs, server
 from support.sharing import JudgeWithin, SharingExecutor
 
 SHARED_JUDGE = "judge_within"
@@ -71,6 +72,15 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STARK_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server of this session alone."""
+    if programs() is None:
+        pytest.skip("PostgreSQL's programs initdb and postgres are not installed")
+    with server() as started:
+        yield started
 
 
 @pytest.fixture(scope="session", autouse=True)
