@@ -46,7 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         address = f"sqlite:///{folder}/stark.db"
         with Store.open(address) as store:
-            asyncio.run(fill(store, asked.runs, asked.attempts))
+            asyncio.run(store.retried(fill, store, asked.runs, asked.attempts))
             with served(address) as (site, server):
                 figures = measured(store, site, server.pid, asked.attempts)
     broken = False
@@ -142,16 +142,14 @@ def served(store_url: str) -> Iterator[tuple[str, subprocess.Popen[Any]]]:
         server.wait()
 
 
-async def fill(store: Store, runs: int, attempts: int) -> None:
+def fill(store: Store, runs: int, attempts: int) -> None:
     """One large run, and shipped recordings over and over under other names."""
     recordings = [read_recording(path) for path in sorted(RESULTS.rglob("*.json.gz"))]
-    with store.grouped():
-        for number in range(runs - 1):
-            found = recordings[number % len(recordings)]
-            keep(found.model_copy(update={"run": renamed(found.run, f"run-{number}")}), store)
-        [source] = [each for each in recordings if each.run.id.startswith("masked-softmax-stark")]
-        enlarge(store, source, attempts)
-        await store.settled()
+    for number in range(runs - 1):
+        found = recordings[number % len(recordings)]
+        keep(found.model_copy(update={"run": renamed(found.run, f"run-{number}")}), store)
+    [source] = [each for each in recordings if each.run.id.startswith("masked-softmax-stark")]
+    enlarge(store, source, attempts)
 
 
 def renamed(run: Run, name: str, attempts: int | None = None) -> Run:

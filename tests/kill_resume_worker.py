@@ -1,5 +1,7 @@
 """Processes to stop: each line `URL PARALLEL ATTEMPTS REPLY_S` on stdin starts one that works on the run of a store.
 
+On PostgreSQL, their leases last LEASE_S.
+
 They are forked one after the other, since importing everything anew would take a second each. A process prints `pid N`,
 `asked ATTEMPT TURN` before each question to a model, `finished ATTEMPT`, and `draining` when it waits for replies; then
 follows `ended STATUS`, negative for a signal. Questions and judgements take a few milliseconds, so that a kill finds some
@@ -14,12 +16,14 @@ import signal
 import sys
 
 import loop_samples as samples
+from stark.core.errors import Held
 from stark.events import AttemptFinished, Draining, Event
 from stark.loop import work_on
-from stark.store import Store
+from stark.store import Store, leases
 from support.executor import FakeExecutor
 
 JUDGE_S = 0.006
+LEASE_S = 0.6
 LIMIT_S = 60
 """After which a process that hangs is stopped."""
 
@@ -57,10 +61,14 @@ def child(url: str, parallel: str, attempts: str, reply_s: str) -> int:
         work(url, int(parallel), int(attempts), float(reply_s))
     except KeyboardInterrupt:
         return 130
+    except Held as held:
+        say(f"held {held}")
+        return held.exit_code
     return 0
 
 
 def main() -> None:
+    leases.LEASE_S = LEASE_S
     with Store.open("sqlite://") as store:  # what is set up once is not set up by each child
         asyncio.run(samples.work(store, samples.run(attempts=2)))
     for line in sys.stdin:

@@ -62,7 +62,8 @@ class Office:
         self.desk = Desk(RUN.id, store, self.ledger, replies, self.events.append)
 
     async def ask(self, attempt: int = 1, role: str = "code") -> Reply:
-        return await Correspondence(self.desk, attempt).ask(role, QUESTION, FIT)
+        stored = self.desk.store.calls(RUN.id, attempt)
+        return await Correspondence(self.desk, attempt, stored).ask(role, QUESTION, FIT)
 
     @property
     def stored(self) -> list[int]:
@@ -317,7 +318,7 @@ async def test_at_the_limit_the_questions_that_wait_are_not_sent(store: Store) -
 
 async def sent() -> None:
     """Let the questions that are being asked be sent."""
-    for _ in range(5):
+    for _ in range(9):
         await asyncio.sleep(0)
 
 
@@ -370,7 +371,7 @@ async def test_a_reply_that_was_stored_is_not_lost_too(store: Store) -> None:
     """It is stored, and the run is stopped for good while the disk is still busy with it."""
     disk = asyncio.Event()
     stored_once = asyncio.Event()
-    settled = store.settled
+    settled = store._database.settled
 
     async def slow() -> None:
         if store.calls(RUN.id):
@@ -378,7 +379,7 @@ async def test_a_reply_that_was_stored_is_not_lost_too(store: Store) -> None:
             await disk.wait()
         await settled()
 
-    store.settled = slow  # type: ignore[method-assign]
+    store._database.settled = slow  # type: ignore[method-assign]
     office = Office(store)
     asking = asyncio.create_task(office.ask())
     await stored_once.wait()

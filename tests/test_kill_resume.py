@@ -21,12 +21,15 @@ from typing import IO, NamedTuple
 import pytest
 
 import loop_samples as samples
+from kill_resume_worker import LEASE_S
 from stark.core.call import Call, Lost, spent_by_role
 from stark.core.errors import Held
 from stark.core.node import Node, Selection
-from stark.core.run import Ended
+from stark.core.run import Ended, Run
 from stark.core.usage import Spent
-from stark.store import Store
+from stark.correspondence import Replies
+from stark.store import Store, leases
+from support.postgres import Server
 
 WORKER = Path(__file__).parent / "kill_resume_worker.py"
 RUN = samples.run().id
@@ -130,6 +133,13 @@ def workers() -> Iterator[Workers]:
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/stark.db"
+
+
+@pytest.fixture
+def server_url(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty database on PostgreSQL, where leases last as long as the workers'."""
+    monkeypatch.setattr(leases, "LEASE_S", LEASE_S)
+    return postgres.url()
 
 
 def check_session(asked: list[Turn], before: Stored, after: Stored, parallel: int) -> set[Turn]:
@@ -248,3 +258,55 @@ def test_a_second_process_is_refused_until_the_first_is_killed(workers: Workers,
         worker.stopped_by(signal.SIGKILL)
         asyncio.run(samples.work(store, store.run(RUN), replies=replies))
     check_whole(stored(url))
+
+
+def test_on_postgresql_a_run_is_refused_until_the_lease_of_its_killed_process_ends(
+    workers: Workers, server_url: str
+) -> None:
+    replies, model = samples.scripted()
+    worker = workers.start(server_url, 1)
+    while len(worker.asked) < 3:
+        worker.say()
+    worker.stopped_by(signal.SIGKILL)
+    with Store.open(server_url) as store:
+        run, since = store.run(RUN), time.monotonic()
+        said = rf"by process {worker.pid} on \S+, whose lease ends in 1 s unless renewed"
+        with pytest.raises(Held, match=said):
+            asyncio.run(samples.work(store, run, replies=replies))
+        assert [] == model.asked
+        resumed_soon(store, run, replies)
+        assert time.monotonic() - since < 3 * LEASE_S
+    check_whole(stored(server_url))
+
+
+def test_on_postgresql_a_process_that_stood_still_finds_its_run_taken_over_and_writes_nothing(
+    workers: Workers, server_url: str
+) -> None:
+    worker = workers.start(server_url, 3)
+    while len(worker.asked) < 5:
+        worker.say()
+    os.kill(worker.pid, signal.SIGSTOP)
+    with Store.open(server_url) as store:
+        resumed_soon(store, store.run(RUN), samples.scripted(dollars=None, price=samples.PRICE)[0])
+    before = stored(server_url)
+    check_whole(before)
+
+    os.kill(worker.pid, signal.SIGCONT)
+    while not (said := worker.say()).startswith("held"):
+        pass
+
+    assert (
+        f"held run {RUN} was taken over by another process, because this process was away" in said
+    )
+    assert Held.exit_code == worker.stopped_by(None)
+    assert before == stored(server_url)
+
+
+def resumed_soon(store: Store, run: Run, replies: Replies) -> None:
+    """Work on the run as soon as its lease has ended."""
+    while True:
+        try:
+            asyncio.run(samples.work(store, run, replies=replies))
+            return
+        except Held:
+            time.sleep(LEASE_S / 20)

@@ -108,7 +108,7 @@ async def test_what_was_judged_while_a_failure_came_to_light_is_kept(store: Stor
             for _ in range(20):  # until the other attempt is a node
                 await asyncio.sleep(0)
 
-    store.settled = slow_disk  # type: ignore[method-assign]
+    store._database.settled = slow_disk  # type: ignore[method-assign]
     run = samples.run("sampling", 2, parallel=2)
     with pytest.raises(JudgeUnavailable):
         await samples.work(store, run, Staggered(), samples.scripted(samples.distinct())[0])

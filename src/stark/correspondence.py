@@ -7,8 +7,9 @@ A run that stops waits up to DRAIN_S for its calls in flight, since providers ch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Literal
 
 from stark.core.call import Call, Fit, Lost, Message, Reply
 from stark.core.errors import ModelRefused, PromptRefused, StarkError, StoreError
@@ -117,9 +118,10 @@ class Desk:
 class Correspondence:
     """Asks the questions of one attempt in order. A question that already has a stored reply is not asked again."""
 
-    def __init__(self, desk: Desk, attempt: int) -> None:
+    def __init__(self, desk: Desk, attempt: int, stored: Iterable[Call] = ()) -> None:
+        """`stored` are the attempt's calls that were answered in earlier sessions."""
         self._desk, self._attempt = desk, attempt
-        self._stored = {call.turn: call for call in desk.store.calls(desk.run_id, attempt)}
+        self._stored = {call.turn: call for call in stored}
         self._turn = 0
 
     async def ask(
@@ -172,25 +174,26 @@ class Correspondence:
         reservation: Reservation,
     ) -> Reply:
         """Store the call, ask the question, store the reply, and charge the cost."""
-        desk, role = self._desk, reservation.role
+        desk, store, role = self._desk, self._desk.store, reservation.role
         model, spent = desk.replies.model(role), Spent()
         asked: int | None = None
         try:
-            asked = desk.store.begin_call(desk.run_id, self._attempt, role, model, reservation.cost)
-            await desk.store.settled()
+            asked = await store.retried(
+                store.begin_call, desk.run_id, self._attempt, role, model, reservation.cost
+            )
             reply = await desk.replies.reply(self._attempt, turn, role, messages, more_output)
             call = Call(
                 attempt=self._attempt, turn=turn, role=role, messages=messages, reply=reply, fit=fit
             )
             spent = call.spent
-            desk.store.add_call(desk.run_id, call, asked, desk.ledger.elapsed_s)
-            await desk.store.settled()
+            await store.retried(store.add_call, desk.run_id, call, asked, desk.ledger.elapsed_s)
         except BaseException as failure:
             if asked is not None and not spent.calls:
                 refused = isinstance(failure, StarkError)
                 if not refused:  # cancelled or a bug: unknown whether the call is billed
                     spent = Lost(role=role, model=model, reserved=reservation.cost).spent
-                desk.store.settle_call(asked, "refused" if refused else "lost")
+                outcome: Literal["refused", "lost"] = "refused" if refused else "lost"
+                await store.retried(store.settle_call, desk.run_id, asked, outcome)
             if isinstance(failure, PromptRefused):
                 desk.count_refused(failure)
             raise

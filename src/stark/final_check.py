@@ -33,7 +33,7 @@ async def check_leaders(
     `MOST_PASSED` and `MOST_CHECKED` bound the number of checks. Each result is stored. Leaders that an earlier session
     checked are not checked again, so a resumed run continues down the ranking.
     """
-    checks = store.promotions(run_id)
+    checks = await store.retried(store.promotions, run_id)
     session: list[Evaluation] = []
     for node in _candidates(tree, checks):
         passed = sum(isinstance(evaluation, Correct) for evaluation in session)
@@ -44,8 +44,7 @@ async def check_leaders(
         assert node.candidate is not None
         emit(CheckBegan(node))
         evaluation = await executor.evaluate(problem, node.candidate, "promote")
-        store.add_promotion(run_id, node.id, evaluation)
-        await store.settled()
+        await store.retried(store.add_promotion, run_id, node.id, evaluation)
         checks[node.id] = evaluation
         session.append(evaluation)
         emit(CheckFinished(node, evaluation))

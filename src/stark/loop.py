@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
+from stark.core.call import Call
 from stark.core.candidate import Candidate
 from stark.core.device import device_class
-from stark.core.errors import ProblemError, UsageError
+from stark.core.errors import ProblemError, TryAgain, UsageError
 from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.correspondence import Correspondence, Desk, Replies
 from stark.evaluator.executors import Executor
-from stark.events import AttemptBegan, AttemptFinished, OnEvent, Started, Stepped, ignore
+from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
 from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
@@ -51,28 +54,37 @@ async def work_on(
     run, and the errors of the judge, the models and the store.
     """
     _check_length(run)
-    with store.exclusive(run.id):
-        reference = store.reference(run.id)
+    store.on_wait(lambda text: emit(Notice(text)))
+    with ExitStack() as held:
+        await store.retried(lambda: held.enter_context(store.exclusive(run.id)))
+        reference = await store.retried(store.reference, run.id)
         if reference is None:
             check_visible(run.problem)
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
-            if not store.holds(run.id):
-                store.create_run(run)
-            store.set_reference(run.id, reference)
+            await store.retried(_begin, run, store, reference)
         executor.bind(device_class(reference.device, reference.versions))
-        store.reopen_run(run.id)
-        ledger = _ledger(run, store, shared)
+        await store.retried(store.reopen_run, run.id)
+        ledger = await store.retried(_ledger, run, store, shared)
         desk = Desk(run.id, store, ledger, replies, emit)
-        session = Session(run, reference, executor, desk, policy or policy_of(run.config.strategy))
+        by = policy or policy_of(run.config.strategy)
+        session = await store.retried(Session, run, reference, executor, desk, by)
         try:
             ended = await session.work()
             if not session.waits_for_shared_budget():
                 await check_leaders(run.id, run.problem, session.tree, store, executor, emit)
-                store.end_run(run.id, ended)
+                await store.retried(store.end_run, run.id, ended)
         finally:
-            store.note_elapsed(run.id, ledger.elapsed_s)
+            with suppress(TryAgain):  # each attempt and reply notes it, too
+                store.note_elapsed(run.id, ledger.elapsed_s)
         return ended
+
+
+def _begin(run: Run, store: Store, reference: Reference) -> None:
+    """Store the run, unless it is stored already, and its reference."""
+    if not store.holds(run.id):
+        store.create_run(run)
+    store.set_reference(run.id, reference)
 
 
 def _check_length(run: Run) -> None:
@@ -123,26 +135,38 @@ class Session:
         """Maps a candidate's digest to the first attempt that has the candidate, and to the candidate's evaluation."""
 
         self._cut_off = False  # whether a shared limit stopped an attempt that had begun
-        nodes = desk.store.nodes(run.id)
+        nodes, self._unfinished = desk.store.nodes(run.id), desk.store.unfinished(run.id)
+        self._replies: defaultdict[int, list[Call]] = defaultdict(list)
+        """The calls of unfinished attempts that were answered in an earlier session."""
+
+        for attempt in self._unfinished:
+            self._replies[attempt] = desk.store.calls(run.id, attempt)
         if desk.ledger.own_limit() is None:
             # If the search continues, attempts that failed the final check count as failures. A run at its limit only
             # continues its final check, which needs the search's ranking.
             nodes = demote_refuted(nodes, desk.store.promotions(run.id))
         self.tree = Tree.replay(reference.latency_ms, nodes)
+        self._known: dict[str, Node] = {}
+        """Maps the digests of candidates that an earlier session judged to their first nodes."""
+
+        for node in nodes:
+            if node.candidate is not None:
+                self._known.setdefault(node.candidate.digest, node)
 
     async def work(self) -> Ended:
         """Keep up to `parallel` attempts in flight until no more may start; returns why the work stopped."""
-        unfinished = self.desk.store.unfinished(self.run.id)
-        for attempt, selection in unfinished.items():
+        for attempt, selection in self._unfinished.items():
             self.tree.begin(attempt, selection)
         self.desk.emit(Started(self.run, self.reference, self.tree, self.desk.ledger))
-        waiting = iter(unfinished.items())
+        waiting = iter(self._unfinished.items())
         running: set[asyncio.Task[Node]] = set()
         limit: Ended | None = None
         try:
             while True:
                 room = self.run.config.parallel - len(running)
-                for attempt, selection in self._next(waiting, room):
+                beginning = dict(self._next(waiting, room))
+                await self._store_begun(beginning)
+                for attempt, selection in beginning.items():
                     self.desk.emit(AttemptBegan(attempt, selection))
                     running.add(asyncio.create_task(self._attempt(attempt, selection)))
                 if not running:
@@ -179,14 +203,23 @@ class Session:
             selection = self.policy.select(self.tree, self._random(attempt, "policy"))
             if selection is None:
                 return
-            self.desk.store.begin_attempt(self.run.id, attempt, selection)
             self.desk.ledger.begin_attempt()
             self.tree.begin(attempt, selection)
             yield attempt, selection
 
+    async def _store_begun(self, beginning: Mapping[int, Selection]) -> None:
+        """Store the attempts that no earlier session began."""
+        store, new = self.desk.store, beginning.keys() - self._unfinished.keys()
+
+        def write() -> None:
+            for attempt in sorted(new):
+                store.begin_attempt(self.run.id, attempt, beginning[attempt])
+
+        if new:
+            await store.retried(write)
+
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Write a candidate and have it evaluated."""
-        await self.desk.store.settled()  # nothing is paid for before the attempt is on disk
         draft = await self._draft(attempt, selection)
         candidate: Candidate | None = None
         duplicate_of: int | None = None
@@ -218,16 +251,17 @@ class Session:
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
         )
-        return await self.team.write(work, Correspondence(self.desk, attempt).ask)
+        return await self.team.write(
+            work, Correspondence(self.desk, attempt, self._replies[attempt]).ask
+        )
 
     async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:
         """The earlier attempt with the same source (None if there is none) and the evaluation that both attempts share.
 
         Identical candidates are judged once.
         """
-        for node in self.tree.nodes:
-            if node.candidate is not None and node.candidate.digest == candidate.digest:
-                return (None if node.original == attempt else node.original), node.evaluation
+        if node := self._known.get(candidate.digest):
+            return (None if node.original == attempt else node.original), node.evaluation
         if candidate.digest not in self._judged:
             self.desk.emit(Stepped(attempt, "judge"))
             asking = self.executor.evaluate(self.run.problem, candidate)
@@ -239,9 +273,12 @@ class Session:
         """Store each attempt that became a node, then add it to the tree."""
         nodes = [task.result() for task in ended if not task.cancelled() and not task.exception()]
         nodes.sort(key=lambda node: node.id)
-        for node in nodes:
-            self.desk.store.add_node(self.run.id, node, self.desk.ledger.elapsed_s)
-        await self.desk.store.settled()
+
+        def write() -> None:
+            for node in nodes:
+                self.desk.store.add_node(self.run.id, node, self.desk.ledger.elapsed_s)
+
+        await self.desk.store.retried(write)
         for node in nodes:
             self.tree.add(node)
             self.desk.emit(AttemptFinished(node))

@@ -59,7 +59,7 @@ async def worked(
     finally:
         if judge is None:
             await executor.close()
-    return Result.of_store(store, run.id)
+    return await store.retried(Result.of_store, store, run.id)
 
 
 def live_replies(

@@ -18,6 +18,7 @@ EXIT_CODES = {
     "DeadlyRequest": 2,
     "StoreError": 2,
     "Held": 2,
+    "TryAgain": 2,
     "ModelError": 1,
     "ModelRefused": 2,
     "PromptRefused": 1,

@@ -1,4 +1,4 @@
-"""A process to kill: `nodes URL RUN COUNT` works on attempts, `hold URL RUN` holds the run's lock.
+"""A process to kill: `nodes URL RUN COUNT` works on attempts, `hold URL RUN LEASE_S` holds the run's lock.
 
 It prints a line for everything that the store has told it is stored, as soon as it is.
 """
@@ -10,7 +10,7 @@ import sys
 import store_samples as samples
 
 from stark.core.errors import UsageError
-from stark.store import Store
+from stark.store import Store, leases
 
 
 def write_nodes(store: Store, run_id: str, count: int) -> None:
@@ -56,4 +56,5 @@ if __name__ == "__main__":
         if what == "nodes":
             write_nodes(opened, run_id, int(rest[0]))
         else:
+            leases.LEASE_S = float(rest[0])
             hold(opened, run_id)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 import store_samples as samples
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from stark.core.errors import StoreError
 from stark.store import Store
@@ -27,81 +28,77 @@ def commits_of(store: Store) -> list[object]:
     return seen
 
 
+async def begin(store: Store, attempt: int) -> None:
+    await store.retried(store.begin_attempt, RUN, attempt, samples.IMPROVE_ROOT)
+
+
 async def test_what_is_written_in_one_turn_of_the_loop_shares_a_commit(begun: Store) -> None:
     commits = commits_of(begun)
 
-    async def write(attempt: int) -> None:
-        begun.begin_attempt(RUN, attempt, samples.IMPROVE_ROOT)
-        await begun.settled()
+    await asyncio.gather(*(begin(begun, attempt) for attempt in range(1, 21)))
+    assert 1 == len(commits)
+    await begin(begun, 21)
+    assert 2 == len(commits)
 
-    with begun.grouped():
-        await asyncio.gather(*map(write, range(1, 21)))
-        assert 1 == len(commits)
-        await write(21)
-        assert 2 == len(commits)
     assert list(range(1, 22)) == list(begun.selections(RUN))
 
 
-async def test_settled_is_on_disk_for_everyone(shared_url: str) -> None:
-    with Store.open(shared_url) as store, Store.open(shared_url) as other, store.grouped():
-        store.create_run(samples.run(RUN))
+async def test_what_is_awaited_is_on_disk_for_everyone(shared_url: str) -> None:
+    with Store.open(shared_url) as store, Store.open(shared_url) as other:
+        writing = asyncio.create_task(store.retried(store.create_run, samples.run(RUN)))
+        await asyncio.sleep(0)
         assert [RUN] == [summary.id for summary in store.summaries()], "its own writes are seen"
         assert [] == other.summaries()
 
-        await store.settled()
+        await writing
 
         assert [RUN] == [summary.id for summary in other.summaries()]
 
 
 async def test_nobody_needs_to_wait_for_a_commit_to_happen(begun: Store) -> None:
     commits = commits_of(begun)
-    with begun.grouped():
-        begun.begin_attempt(RUN, 1, samples.IMPROVE_ROOT)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert 1 == len(commits)
+    writing = asyncio.create_task(begin(begun, 1))
+    await asyncio.sleep(0)
+    writing.cancel()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (1, True) == (len(commits), writing.cancelled())
 
 
-async def test_what_is_open_when_the_block_ends_is_committed(begun: Store) -> None:
-    with pytest.raises(ValueError, match="something else"), begun.grouped():
-        begun.begin_attempt(RUN, 1, samples.IMPROVE_ROOT)
-        raise ValueError("something else")
-    assert [1] == list(begun.selections(RUN))
+async def test_what_is_open_is_committed_before_a_write_of_its_own(begun: Store) -> None:
+    commits = commits_of(begun)
+    writing = asyncio.create_task(begin(begun, 1))
+    await asyncio.sleep(0)
 
+    begun.begin_attempt(RUN, 2, samples.IMPROVE_ROOT)
 
-async def test_a_write_that_fails_takes_no_other_with_it(begun: Store) -> None:
-    with begun.grouped():
-        begun.begin_attempt(RUN, 1, samples.IMPROVE_ROOT)
-        with pytest.raises(StoreError, match="attempt 1 of run layernorm-3f9a failed"):
-            begun.begin_attempt(RUN, 1, samples.IMPROVE_ROOT)
-        begun.begin_attempt(RUN, 2, samples.IMPROVE_ROOT)
-        await begun.settled()
+    assert 2 == len(commits)
+    await writing
     assert [1, 2] == list(begun.selections(RUN))
 
 
-async def test_a_commit_that_fails_is_told_to_all_who_wait_and_all_who_come(begun: Store) -> None:
-    from sqlalchemy.exc import OperationalError
+async def test_a_write_that_fails_takes_no_other_with_it(begun: Store) -> None:
+    ended = await asyncio.gather(*(begin(begun, n) for n in (1, 1, 2)), return_exceptions=True)
 
+    assert "attempt 1 of run layernorm-3f9a failed" in str(ended[1])
+    assert [1, 2] == list(begun.selections(RUN))
+
+
+async def test_a_commit_that_fails_is_told_to_all_who_wait(begun: Store) -> None:
     def full(_: object) -> None:
         raise OperationalError("COMMIT", {}, Exception("database or disk is full"))
 
-    async def write(attempt: int) -> None:
-        begun.begin_attempt(RUN, attempt, samples.IMPROVE_ROOT)
-        await begun.settled()
-
     event.listen(begun._database._engine, "commit", full)
-    with pytest.raises(StoreError, match="disk is full"), begun.grouped():
-        ended = await asyncio.gather(write(1), write(2), return_exceptions=True)
-        assert [StoreError] * 2 == [type(one) for one in ended]
-        with pytest.raises(StoreError, match="disk is full"):
-            begun.begin_attempt(RUN, 3, samples.IMPROVE_ROOT)
+    ended = await asyncio.gather(begin(begun, 1), begin(begun, 2), return_exceptions=True)
     event.remove(begun._database._engine, "commit", full)
+
+    assert [StoreError] * 2 == [type(one) for one in ended]
+    assert "disk is full" in str(ended[0])
     assert {} == begun.selections(RUN)
 
 
-async def test_ungrouped_writes_are_settled_at_once(begun: Store) -> None:
+async def test_a_write_by_itself_is_on_disk_at_once(begun: Store) -> None:
     commits = commits_of(begun)
 
     begun.begin_attempt(RUN, 1, samples.IMPROVE_ROOT)
     assert 1 == len(commits)
-    await begun.settled()

@@ -33,7 +33,7 @@ def test_every_visible_change_changes_the_progress(tmp_path: Path) -> None:
             lambda: written.create_run(samples.run()),
             lambda: written.begin_attempt(RUN, 1, Selection(parent=0, action="improve")),
             ask,
-            lambda: written.settle_call(asked, "refused"),
+            lambda: written.settle_call(RUN, asked, "refused"),
             lambda: written.add_node(RUN, samples.node(1), elapsed_s=1.0),
             lambda: written.add_promotion(RUN, 1, Incorrect(error="sometimes wrong")),
             lambda: written.end_run(RUN, Ended(kind="attempts", detail="1 attempt made")),

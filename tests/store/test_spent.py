@@ -84,11 +84,11 @@ def test_a_question_that_was_refused_costs_nothing_and_one_that_was_abandoned_it
     begun: Store,
 ) -> None:
     before = begun.spent("relu")["relu"]
-    begun.settle_call(samples.ask(begun, "relu", role="debug"), "refused")
+    begun.settle_call("relu", samples.ask(begun, "relu", role="debug"), "refused")
     begun.reopen_run("relu")
     assert before == begun.spent("relu")["relu"]
 
-    begun.settle_call(samples.ask(begun, "relu", role="debug"), "lost")
+    begun.settle_call("relu", samples.ask(begun, "relu", role="debug"), "lost")
     lost = Spent(calls=1, input_tokens=4_000, estimated_calls=1, dollars=0.0625, lost_calls=1)
     assert before | {"debug": lost} == begun.spent("relu")["relu"]
 
@@ -110,6 +110,6 @@ def test_calls_without_a_reply_are_counted(begun: Store) -> None:
     ask = ("relu", 1, "plan", "exec:a", Cost(tokens=1))
     begun.begin_call(*ask)
     for _ in range(2):
-        begun.settle_call(begun.begin_call(*ask), "refused")
+        begun.settle_call("relu", begun.begin_call(*ask), "refused")
 
     assert {"in_flight": 1, "refused": 2} == begun.unanswered("relu")

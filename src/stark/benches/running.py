@@ -120,10 +120,9 @@ class BenchSession:
         self._emit(Opened(self._bench, ended, self._progress))
         self._waiting = iter(waiting)
         try:
-            with self._store.grouped():
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(min(self._parallel, len(waiting))):
-                        group.create_task(self._work_through())
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._parallel, len(waiting))):
+                    group.create_task(self._work_through())
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:
@@ -148,7 +147,7 @@ class BenchSession:
             stopped = await self._work_on(cell)
         except ProblemError as error:
             stopped = Ended(kind="refused", detail=str(error))
-            self._store.end_run(cell.run_id, stopped)
+            await self._store.retried(self._store.end_run, cell.run_id, stopped)
         except Held as error:
             self._emit(Left(cell, str(error), ended=False))
             return
@@ -159,11 +158,11 @@ class BenchSession:
             self._emit(Left(cell, str(error), ended=False))
             return
         self._unreachable = 0
-        ended = self._store.ended(cell.run_id)
+        ended = await self._store.retried(self._store.ended, cell.run_id)
         self._emit(Left(cell, (ended or stopped).detail, ended is not None))
 
     async def _work_on(self, cell: Cell) -> Ended:
-        run = self._store.run(cell.run_id)
+        run = await self._store.retried(self._store.run, cell.run_id)
 
         def emit(event: Event) -> None:
             if isinstance(event, AttemptFinished):

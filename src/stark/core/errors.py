@@ -68,6 +68,13 @@ class Held(StoreError):
     """Another process holds a lock, such as a run's. A bench (many runs) skips a run that is locked."""
 
 
+class TryAgain(StoreError):
+    """The connection to the store's database was lost, or the database undid a transaction. `Store.retried` repeats it."""
+
+    transaction: int | None = None
+    """The database's number of the transaction, if the connection was lost before it confirmed the commit."""
+
+
 class ModelError(StarkError):
     """A language model gave no reply."""
 

@@ -1,17 +1,17 @@
 """Opens, creates, reads and writes the store's database, either SQLite or PostgreSQL.
 
 Other databases are refused, because two features are implemented only for SQLite and PostgreSQL: inserting a text only
-once, and locks that end with the process.
+once, and locks that end after their process: on files beside SQLite's file, and leases in PostgreSQL (`leases`).
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import (
@@ -22,6 +22,7 @@ from sqlalchemy import (
     QueuePool,
     create_engine,
     event,
+    func,
     insert,
     inspect,
     make_url,
@@ -29,10 +30,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError
 
-from stark.core.errors import StoreError
+from stark.core.errors import StoreError, TryAgain
 from stark.store.boundary import boundary
-from stark.store.group import Group
-from stark.store.locks import advisory_lock, file_lock
+from stark.store.group import Group, Transaction
+from stark.store.leases import LEASES, Leases
+from stark.store.locks import file_lock
+from stark.store.retrying import Retrying
 from stark.store.schema import SCHEMA, Base, SchemaRow
 
 DEFAULT = "sqlite:///.stark/stark.db"
@@ -40,6 +43,25 @@ DEFAULT = "sqlite:///.stark/stark.db"
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another process's transaction. STARK's own transactions take milliseconds."""
+
+CONNECTING = {
+    "connect_timeout": "10",
+    # A connection to a machine that vanished ends after about 25 s, not after hours.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+"""Connection parameters for PostgreSQL that a store's address may replace."""
+
+CREATING = 7_827_590_145
+"""The key of the advisory lock that the creator of the tables holds."""
+
+IDLE_S = 60
+"""After this time, the server ends a transaction whose process stands still. It could block a lease's next holder."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Database:
@@ -53,10 +75,13 @@ class Database:
         self._url, self._name = _parse(url), without_password(url)
         wait_s = BUSY_TIMEOUT_S if busy_s is None else busy_s
         self._engine = self._reader = _engine(self._url, writes, wait_s)
-        if self._engine.dialect.name == "postgresql":
+        self._on_server = self._engine.dialect.name == "postgresql"
+        if self._on_server:
             # A whole transaction sees one consistent state, as it always does in SQLite.
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
-        self._group: Group | None = None
+        self._leases = Leases(self._engine) if self._on_server else None
+        self._group = Group(self._writer)
+        self.retrying = Retrying(self._engine, self._name)
         self._watching: PoolProxiedConnection | None = None
         found = self._schema() if exists(url) else None
         if found is None:
@@ -73,6 +98,7 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        self._group.finish()
         if self._watching is not None:
             self._watching.close()
         self._engine.dispose()
@@ -81,43 +107,57 @@ class Database:
     def reading(self, doing: str) -> Iterator[Connection]:
         """A connection that sees one consistent state for the whole block."""
         with boundary(doing):
-            if self._group is not None and self._group.connection is not None:
+            if self._group.connection is not None:
                 yield self._group.connection
                 return
             with self._reader.begin() as connection:
                 yield connection
 
     @contextmanager
-    def writing(self, doing: str) -> Iterator[Connection]:
-        """Apply all of the block's changes or none. They are committed when the block ends, or later if `grouped`."""
-        with boundary(doing):
-            if self._group is not None:
-                with self._group.writing() as connection:
-                    yield connection
-                return
-            with self._writer() as connection, connection.begin():
-                yield connection
+    def writing(self, doing: str, lock: str = "") -> Iterator[Connection]:
+        """Apply all of the block's changes or none. They are committed when the block ends, or soon if `retried`.
 
-    @contextmanager
-    def grouped(self) -> Iterator[None]:
-        """Let writes in the block share commits (see `Group`). All these writes must come from one thread with a
-        running event loop.
+        If this store holds the lock `lock` as a lease, the lease must not have been taken over: raises Held.
         """
-        group = self._group = Group(self._writer)
-        try:
-            yield
-        finally:
-            self._group = None
-            group.close()
+        with boundary(doing):
+            if self._group.is_joined:
+                with self._group.writing() as transaction:
+                    self._check(transaction, lock)
+                    yield transaction.connection
+                return
+            self._group.finish()  # the writes that are open may be in the way
+            transaction = Transaction(self._writer())
+            with transaction.connection:
+                self._check(transaction, lock)
+                yield transaction.connection
+                transaction.commit()
+
+    async def retried(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `work` and wait until what it has written is on disk. Concurrent writes share a commit (see `Group`).
+
+        If the server goes away, wait for it, and call `work` again unless its writes were committed.
+        """
+        while True:
+            try:
+                with self._group.joining():
+                    result = work(*args, **kwargs)
+            except TryAgain as undone:
+                await self.retrying.committed(undone)
+                continue
+            try:
+                await self.settled()
+                return result
+            except TryAgain as cut_off:
+                if await self.retrying.committed(cut_off):
+                    return result
 
     async def settled(self) -> None:
-        """Wait until all grouped writes are on disk. Writes outside a group are on disk already."""
-        if self._group is not None:
-            await self._group.settled()
+        """Wait until all writes are on disk."""
+        await self._group.settled()
 
     def stamp(self) -> object | None:
         """A value that changes with every commit of another connection. None for PostgreSQL, which has no such value."""
-        if self._engine.dialect.name != "sqlite":
+        if self._on_server:
             return None
         with boundary(f"watching the store {self._name}"):
             if self._watching is None:
@@ -129,13 +169,30 @@ class Database:
             finally:
                 cursor.close()
 
-    def lock(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
-        """Hold the lock of this name within the block; see the module `locks`."""
-        if self._engine.dialect.name == "postgresql":
-            return advisory_lock(self._engine, name, refusal)
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold the lock of this name within the block. Raises Held if another process holds it."""
+        if self._leases is not None:
+            return self._leased(self._leases, name)
         if _in_memory(self._url):
             return nullcontext()  # no other process can use it
-        return file_lock(Path(f"{self._url.database}-locks", quote(name, safe=" ")), refusal)
+        refusal = f"{name} is being worked on by another process; wait for it or stop it"
+        return file_lock(self._lock_file(name), refusal)
+
+    @contextmanager
+    def _leased(self, leases: Leases, name: str) -> Iterator[None]:
+        with leases.hold(name):
+            try:
+                yield
+            finally:
+                self._group.finish()  # it would keep the lease from being released
+
+    def _check(self, transaction: Transaction, lock: str) -> None:
+        if self._leases is not None:
+            number = self._leases.check(transaction.connection, lock)
+            transaction.number = number or transaction.number
+
+    def _lock_file(self, name: str) -> Path:
+        return Path(f"{self._url.database}-locks", quote(name, safe=" "))
 
     def _writer(self) -> Connection:
         """A connection whose transactions take the write lock at their start; see `_begin_sqlite`."""
@@ -144,18 +201,26 @@ class Database:
     def _schema(self) -> int | None:
         """The schema version of the database; None if it has no tables of STARK."""
         with self.reading(f"opening the store {self._name}") as connection:
-            if not inspect(connection).has_table(SchemaRow.__tablename__):
-                return None
-            return connection.scalar(select(SchemaRow.version))
+            return _schema_of(connection)
 
     def _create(self) -> None:
         """Create the tables, unless another process has just done so."""
-        with self.lock("schema"):
-            if self._schema() is not None:
-                return
-            with self.writing(f"creating the store {self._name}") as connection:
+        in_file = not self._on_server and not _in_memory(self._url)
+        alone = file_lock(self._lock_file("schema"), None) if in_file else nullcontext()
+        with alone, self.writing(f"creating the store {self._name}") as connection:
+            if self._on_server:
+                connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
+            if _schema_of(connection) is None:
                 Base.metadata.create_all(connection)
+                if self._on_server:
+                    LEASES.metadata.create_all(connection)
                 connection.execute(insert(SchemaRow).values(version=SCHEMA))
+
+
+def _schema_of(connection: Connection) -> int | None:
+    if not inspect(connection).has_table(SchemaRow.__tablename__):
+        return None
+    return connection.scalar(select(SchemaRow.version))
 
 
 def exists(url: str) -> bool:
@@ -192,9 +257,11 @@ def _parse(url: str) -> URL:
 def _engine(url: URL, writes: bool, busy_s: float) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
+            ending = f"-c idle_in_transaction_session_timeout={IDLE_S}s"
+            given = url.query.get("options", "")
+            options = {**CONNECTING, **url.query, "options": f"{given} {ending}"}
             # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
-            # Each run in flight needs a connection for its lock, so only the server limits the connections.
-            return create_engine(url, pool_pre_ping=True, max_overflow=-1)
+            return create_engine(url.set(query=options), pool_pre_ping=True)
         return _sqlite_engine(url, writes, busy_s)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error

@@ -1,20 +1,50 @@
 """Groups the writes of concurrent tasks into one commit.
 
 A commit waits for the disk and blocks the event loop meanwhile, so with many runs one commit per write would be
-slow. Here each write is a savepoint in an open transaction. The transaction is committed in the event loop's
-next iteration. A task that needs its writes on disk before it continues awaits `settled`.
+slow. Here each write is a savepoint in an open transaction, which is committed in one of the event loop's next
+iterations. A task that needs its writes on disk before it continues awaits `settled`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
-from stark.core.errors import StoreError
+from stark.core.errors import StoreError, TryAgain
 from stark.store.boundary import boundary
+
+
+class Transaction:
+    """An open transaction that may write."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.number: int | None = None
+        """The server's number of the transaction; None if it is unknown."""
+
+        try:
+            connection.begin()
+        except BaseException:
+            connection.close()
+            raise
+
+    def commit(self) -> None:
+        """Commit. If the connection is lost meanwhile, raises TryAgain with the transaction's number."""
+        sent = not self.connection.invalidated
+        try:
+            with boundary("committing writes"), self.connection:
+                try:
+                    self.connection.commit()
+                except BaseException:
+                    self.connection.rollback()  # otherwise the connection returns to the pool with an open transaction
+                    raise
+        except TryAgain as failure:
+            failure.transaction = self.number if sent else None
+            raise
 
 
 class Group:
@@ -23,60 +53,74 @@ class Group:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         """`connect` returns a connection whose transactions may write."""
         self._connect = connect
-        self._failure: StoreError | None = None
-        self._commit: asyncio.Task[None] | None = None
-        self.connection: Connection | None = None
-        """The open transaction's connection, which can read the uncommitted writes; None if no transaction is open."""
+        self._thread: int | None = None
+        self._joining = False
+        self._open: Transaction | None = None
+        self._committed: asyncio.Future[None] | None = None
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """Apply all of the block's changes or none; the changes are committed in the event loop's next iteration."""
-        connection = self.connection or self._begin()
-        with connection.begin_nested():
-            yield connection
+    def joining(self) -> Iterator[None]:
+        """Let the block's writes share the open transaction. The block must not await anything.
+
+        If it raises TryAgain, the whole transaction is undone, and `settled` raises the same for the earlier blocks.
+        """
+        self._thread, self._joining = threading.get_ident(), True
+        try:
+            yield
+        except TryAgain as failure:
+            self._end(lambda opened: opened.connection.close(), failure)
+            raise
+        finally:
+            self._joining = False
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether writes of this thread share the open transaction now."""
+        return self._joining and self._thread == threading.get_ident()
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection on which this thread can read its uncommitted writes; None if it has none."""
+        if self._open is None or self._thread != threading.get_ident():
+            return None
+        return self._open.connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """Apply all of the block's changes or none; they are committed soon."""
+        if self._open is None:
+            loop = asyncio.get_running_loop()
+            self._open, self._committed = Transaction(self._connect()), loop.create_future()
+            # Tasks that are ready may write first.
+            loop.call_soon(loop.call_soon, self.finish, self._committed)
+        opened = self._open
+        with opened.connection.begin_nested():
+            yield opened
 
     async def settled(self) -> None:
-        """Wait until all writes so far are on disk. Raises StoreError if the commit failed."""
-        if self._commit is not None:
-            await asyncio.shield(self._commit)
-        self._raise_failure()
+        """Wait until this thread's writes so far are on disk. Raises StoreError if the commit failed."""
+        if self._committed is not None:
+            await asyncio.shield(self._committed)
 
-    def close(self) -> None:
-        """Commit the open transaction, if any."""
-        self._finish()
-        self._raise_failure()
+    def finish(self, only: asyncio.Future[None] | None = None) -> None:
+        """Commit this thread's open transaction, if there is one (and if it is `only` this one).
 
-    def _begin(self) -> Connection:
-        self._raise_failure()
-        connection = self._connect()
-        try:
-            connection.begin()
-        except BaseException:
-            connection.close()
-            raise
-        self.connection = connection
-        self._commit = asyncio.get_running_loop().create_task(self._commit_soon())
-        return connection
+        A failure is raised by `settled`.
+        """
+        if self.connection is not None and only in (None, self._committed):
+            self._end(Transaction.commit)
 
-    async def _commit_soon(self) -> None:
-        await asyncio.sleep(0)  # let tasks that are ready write first
-        self._finish()
-
-    def _finish(self) -> None:
-        """Commit. A failure is raised by the group's later calls, since perhaps no task waits for this commit."""
-        connection, self.connection, self._commit = self.connection, None, None
-        if connection is None:
+    def _end(self, how: Callable[[Transaction], None], failure: StoreError | None = None) -> None:
+        opened, committed = self._open, self._committed
+        self._open = self._committed = None
+        if opened is None or committed is None:
             return
         try:
-            with boundary("committing writes"), connection:
-                try:
-                    connection.commit()
-                except BaseException:
-                    connection.rollback()  # otherwise the connection returns to the pool with an open transaction
-                    raise
-        except StoreError as error:
-            self._failure = error
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+            how(opened)
+        except StoreError as failed:
+            failure = failed
+        if failure is None:
+            committed.set_result(None)
+        else:
+            committed.set_exception(failure)
+            committed.exception()  # perhaps nobody waits for it

@@ -1,7 +1,7 @@
 """The store of runs: their attempts, model calls, evaluations and costs.
 
 Every write is one transaction: a write that is interrupted stores nothing. Once a method has returned, `kill -9` does
-not undo its writes; for writes that are `grouped`, this holds only once `settled` has returned. Rows are never removed.
+not undo its writes; for writes within `retried`, this holds once `retried` has returned. Rows are never removed.
 Only these values change: a run's configuration, reference, active time and end; a model call's outcome, with its reply
 and cost; and a bench's budget. The store does not depend on the search, which rebuilds its tree from `nodes`.
 """
@@ -9,9 +9,9 @@ and cost; and a bench's budget. The store does not depend on the search, which r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, ParamSpec, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, LargeBinary, delete, func, insert, select, update
 from sqlalchemy.dialects import sqlite
@@ -44,6 +44,7 @@ from stark.store.schema import (
 )
 from stark.store.summary import RunSummary, read_summaries
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -75,17 +76,18 @@ class Store:
         """Close every connection."""
         self._database.close()
 
-    def grouped(self) -> AbstractContextManager[None]:
-        """Let writes in the block share commits, for work on many runs at once.
+    async def retried(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `work`, which reads or writes this store, and wait until its writes are on disk.
 
-        The writes must come from one event loop. They are committed in the event loop's next iteration, or at the
-        end of the block if that comes first; `settled` waits for the commit.
+        If the connection to the database's server is lost, waits for the server and calls `work` again, unless its
+        writes turn out to be stored. So `work` must change nothing but the store. It must not await anything, and all
+        callers must share an event loop. Concurrent writes share a commit. Raises StoreError if the server stays away.
         """
-        return self._database.grouped()
+        return await self._database.retried(work, *args, **kwargs)
 
-    async def settled(self) -> None:
-        """Wait until all writes are on disk. Unless writes are `grouped`, this returns at once."""
-        await self._database.settled()
+    def on_wait(self, say: Callable[[str], None]) -> None:
+        """Have `say` called when `retried` begins to wait for a server, and with an empty text when it goes on."""
+        self._database.retrying.on_wait = say
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +99,7 @@ class Store:
 
     def create_run(self, run: Run) -> None:
         """Store a new run. Raises StoreError if its id is taken."""
-        with self._database.writing(f"storing run {run.id}") as connection:
+        with self._writing(f"storing run {run.id}", run.id) as connection:
             _insert_run(connection, run)
 
     def run(self, run_id: str) -> Run:
@@ -160,7 +162,7 @@ class Store:
     def lose_calls(self, run_id: str) -> None:
         """Mark the run's calls in flight as lost. The caller must hold the run's lock (`exclusive`)."""
         in_flight = update(CallRow).where(CallRow.run_id == run_id, CallRow.outcome.is_(None))
-        with self._database.writing(f"settling the calls of run {run_id}") as connection:
+        with self._writing(f"settling the calls of run {run_id}", run_id) as connection:
             connection.execute(in_flight.values(outcome="lost"))
 
     def in_flight(self) -> set[str]:
@@ -185,10 +187,11 @@ class Store:
     def exclusive(self, run_id: str) -> AbstractContextManager[None]:
         """Hold the run's lock, until the block or this process ends.
 
-        Entering the block raises Held if another process holds the lock.
+        Entering the block raises Held if another process holds the lock. On PostgreSQL the lock is a lease, which ends
+        when its holder stands still for LEASE_S. If another process has taken the run over meanwhile, the writes of the
+        former holder raise Held, too.
         """
-        refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
-        return self._database.lock(f"run {run_id}", refusal)
+        return self._database.lock(f"run {run_id}")
 
     def worked_on(self, run_id: str) -> bool:
         """Whether a process works on the run, or it cannot be known."""
@@ -241,7 +244,7 @@ class Store:
     def begin_attempt(self, run_id: str, attempt: int, selection: Selection) -> None:
         """Store that an attempt begins, with its selection, before its first model call."""
         row = {"run_id": run_id, "attempt": attempt, **selection.model_dump()}
-        with self._database.writing(f"storing attempt {attempt} of run {run_id}") as connection:
+        with self._writing(f"storing attempt {attempt} of run {run_id}", run_id) as connection:
             connection.execute(insert(AttemptRow), row)
 
     def selections(self, run_id: str) -> dict[int, Selection]:
@@ -275,13 +278,14 @@ class Store:
             **Lost(role=role, model=model, reserved=reserved).spent.model_dump(),
         }
         query = insert(CallRow).returning(CallRow.number)
-        with self._database.writing(f"storing a model call of run {run_id}") as connection:
+        with self._writing(f"storing a model call of run {run_id}", run_id) as connection:
             return connection.scalars(query, values).one()
 
-    def settle_call(self, asked: int, outcome: Literal["refused", "lost"]) -> None:
+    def settle_call(self, run_id: str, asked: int, outcome: Literal["refused", "lost"]) -> None:
         """Store that a call got no reply. A `refused` call costs nothing, a `lost` call the amount reserved for it."""
         question = update(CallRow).where(CallRow.number == asked)
-        with self._database.writing("storing the outcome of a model call") as connection:
+        doing = f"storing the outcome of a model call of run {run_id}"
+        with self._writing(doing, run_id) as connection:
             connection.execute(question.values(outcome=outcome))
 
     def add_call(self, run_id: str, call: Call, asked: int, elapsed_s: float) -> None:
@@ -291,7 +295,7 @@ class Store:
         """
         doing = f"storing turn {call.turn} of attempt {call.attempt} of run {run_id}"
         question = update(CallRow).where(CallRow.number == asked)
-        with self._database.writing(doing) as connection:
+        with self._writing(doing, run_id) as connection:
             reply, *texts = _keep(
                 connection, call.reply.text, *(message.text for message in call.messages)
             )
@@ -366,7 +370,7 @@ class Store:
         begun = select(AttemptRow.parent, AttemptRow.action).where(
             AttemptRow.run_id == run_id, AttemptRow.attempt == node.id
         )
-        with self._database.writing(doing) as connection:
+        with self._writing(doing, run_id) as connection:
             if connection.execute(begun).one_or_none() != (node.parent, node.action):
                 raise StoreError(
                     f"{doing} failed: the store has no attempt {node.id} that was begun as "
@@ -437,7 +441,7 @@ class Store:
         row = {"run_id": run_id, "attempt": attempt, **codec.evaluation_values(evaluation)}
         doing = f"storing the final check of attempt {attempt} of run {run_id}"
         which = PromotionRow.run_id == run_id, PromotionRow.attempt == attempt
-        with self._database.writing(doing) as connection:
+        with self._writing(doing, run_id) as connection:
             if anew:
                 connection.execute(delete(PromotionRow).where(*which))
             connection.execute(insert(PromotionRow), row)
@@ -459,8 +463,12 @@ class Store:
                 for attempt, found in connection.execute(query)
             }
 
+    def _writing(self, doing: str, run_id: str) -> AbstractContextManager[Connection]:
+        """A transaction on a run, whose lock no other process must have taken over."""
+        return self._database.writing(doing, f"run {run_id}")
+
     def _change_run(self, run_id: str, **values: Any) -> None:
-        with self._database.writing(f"changing run {run_id}") as connection:
+        with self._writing(f"changing run {run_id}", run_id) as connection:
             changed = connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
             if changed.rowcount == 0:
                 raise StoreError(f"there is no run {run_id}; `stark runs` lists all runs")
