@@ -70,7 +70,10 @@ def test_a_former_holder_writes_nothing(
     with one.exclusive(RUN):
         one.note_elapsed(RUN, 1.0)
         time.sleep(LEASE_S)
-        one.note_elapsed(RUN, 2.0)  # nobody has taken the run over
+        one.note_elapsed(RUN, 2.0)  # nobody has taken the run over, so this renews the lease
+        with pytest.raises(Held), other.exclusive(RUN):
+            pass
+        time.sleep(LEASE_S)
         with other.exclusive(RUN):
             before = other.progress(), other.calls(RUN), other.spent(RUN)
             writes = (
@@ -113,6 +116,7 @@ def test_nothing_is_taken_over_in_the_middle_of_a_write(
             with pytest.raises(Held, match="ends in 0 s"), other.exclusive(RUN):
                 pass
             assert time.monotonic() - begun < 1.0
+        time.sleep(LEASE_S)
         with other.exclusive(RUN):
             pass
 

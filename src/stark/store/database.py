@@ -81,7 +81,7 @@ class Database:
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
         self._leases = Leases(self._engine) if self._on_server else None
         self._group = Group(self._writer)
-        self.retrying = Retrying(self._engine, self._name)
+        self.retrying = Retrying(self._engine, self._name, self._group)
         self._watching: PoolProxiedConnection | None = None
         found = self._schema() if exists(url) else None
         if found is None:
@@ -188,8 +188,7 @@ class Database:
 
     def _check(self, transaction: Transaction, lock: str) -> None:
         if self._leases is not None:
-            number = self._leases.check(transaction.connection, lock)
-            transaction.number = number or transaction.number
+            self._leases.check(transaction, lock)
 
     def _lock_file(self, name: str) -> Path:
         return Path(f"{self._url.database}-locks", quote(name, safe=" "))

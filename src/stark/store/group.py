@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -23,8 +24,9 @@ class Transaction:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.number: int | None = None
-        """The server's number of the transaction; None if it is unknown."""
+        self.token = uuid.uuid4().hex
+        self.leases: dict[str, int] = {}
+        """The names and numbers of the leases that this transaction has marked with its token."""
 
         try:
             connection.begin()
@@ -33,7 +35,7 @@ class Transaction:
             raise
 
     def commit(self) -> None:
-        """Commit. If the connection is lost meanwhile, raises TryAgain with the transaction's number."""
+        """Commit. If the connection is lost meanwhile, raises TryAgain that names the unconfirmed transaction."""
         sent = not self.connection.invalidated
         try:
             with boundary("committing writes"), self.connection:
@@ -43,7 +45,8 @@ class Transaction:
                     self.connection.rollback()  # otherwise the connection returns to the pool with an open transaction
                     raise
         except TryAgain as failure:
-            failure.transaction = self.number if sent else None
+            if sent and self.leases:
+                failure.unconfirmed = (min(self.leases.values()), self.token)
             raise
 
 
@@ -57,6 +60,8 @@ class Group:
         self._joining = False
         self._open: Transaction | None = None
         self._committed: asyncio.Future[None] | None = None
+        self.unconfirmed: TryAgain | None = None
+        """The failure of a commit that perhaps succeeded. Until that is known, new transactions would cover its traces."""
 
     @contextmanager
     def joining(self) -> Iterator[None]:
@@ -88,6 +93,8 @@ class Group:
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """Apply all of the block's changes or none; they are committed soon."""
+        if self.unconfirmed is not None:
+            raise TryAgain(str(self.unconfirmed))
         if self._open is None:
             loop = asyncio.get_running_loop()
             self._open, self._committed = Transaction(self._connect()), loop.create_future()
@@ -122,5 +129,7 @@ class Group:
         if failure is None:
             committed.set_result(None)
         else:
+            if isinstance(failure, TryAgain) and failure.unconfirmed is not None:
+                self.unconfirmed = failure
             committed.set_exception(failure)
             committed.exception()  # perhaps nobody waits for it

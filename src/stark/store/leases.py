@@ -2,7 +2,8 @@
 
 A lease is a row with an end, by the server's clock. Its holder renews it in a background thread. When the holder dies
 or stands still, the lease ends, and another process may take the name over with a lease of another number. Every
-write of a holder checks that its lease's number is still there, so a process that comes back too late stores nothing.
+transaction of a holder updates its lease, so a process that comes back too late stores nothing. It also leaves a token
+there. If the connection is lost before a commit is confirmed, the token tells whether the commit succeeded.
 
 PostgreSQL's advisory locks would end with a connection instead: minutes after a machine has lost power, and at once
 when a healthy process loses its connection.
@@ -37,6 +38,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stark.core.errors import Held
 from stark.store.boundary import boundary
+from stark.store.group import Transaction
 
 LEASE_S = 30.0
 """How long a lease lasts unless it is renewed. It is renewed three times as often."""
@@ -49,6 +51,7 @@ LEASES = Table(
     Column("owner", Text, nullable=False),  # the object that holds it, in whatever process
     Column("holder", Text, nullable=False),  # that process, for people
     Column("ends", DateTime(timezone=True), nullable=False),
+    Column("token", Text),  # of the last transaction
 )
 
 
@@ -83,25 +86,23 @@ class Leases:
             with suppress(SQLAlchemyError), self._engine.begin() as connection:  # or it just ends
                 connection.execute(delete(LEASES).where(LEASES.c.number == number))
 
-    def check(self, connection: Connection, name: str) -> int | None:
-        """The number of the open transaction, if this store holds a lease on `name`; otherwise None.
+    def check(self, transaction: Transaction, name: str) -> None:
+        """Renew the lease on `name`, if this store holds one, and keep it from being taken over during the transaction.
 
-        Raises Held if the lease was taken over. It cannot be taken over before the transaction ends.
+        Raises Held if the lease was taken over.
         """
         number = self._held.get(name)
-        if number is None:
-            return None
-        # This lock admits renewals, but no deletion.
-        kept = select(func.txid_current()).where(LEASES.c.number == number)
-        found = connection.scalar(kept.with_for_update(read=True, key_share=True))
-        if found is None:
+        if number is None or transaction.leases.get(name) == number:
+            return
+        connection, kept = transaction.connection, update(LEASES).where(LEASES.c.number == number)
+        if connection.execute(kept.values(ends=_end(), token=transaction.token)).rowcount == 0:
             taken = select(LEASES.c.holder).where(LEASES.c.name == name)
             holder = connection.scalar(taken) or "another process"
             raise Held(
                 f"{name} was taken over by {holder}, because this process was away for longer than its lease of "
                 f"{LEASE_S:g} s; this process stores nothing more"
             )
-        return int(found)
+        transaction.leases[name] = number
 
     def _take(self, name: str) -> int:
         own = (LEASES.c.owner == self._owner) & LEASES.c.number.not_in(self._held.values())
@@ -109,9 +110,9 @@ class Leases:
             select(LEASES.c.number)
             # A lease of our own is left over if the connection was lost while it was taken.
             .where(LEASES.c.name == name, (LEASES.c.ends < func.clock_timestamp()) | own)
-            .with_for_update(skip_locked=True)  # its holder is just renewing it or writing
+            .with_for_update(skip_locked=True)  # locked while its holder renews it or writes
         )
-        from sqlalchemy.dialects import postgresql
+        from sqlalchemy.dialects import postgresql  # 2 MB that only this dialect needs
 
         row = {
             "name": name,
@@ -119,15 +120,17 @@ class Leases:
             "holder": f"process {os.getpid()} on {socket.gethostname()}",
             "ends": _end(),
         }
-        insert = postgresql.insert(LEASES).values(row).on_conflict_do_nothing()
+        taking = postgresql.insert(LEASES).values(row).on_conflict_do_nothing()
         left_s = func.ceil(func.extract("epoch", LEASES.c.ends - func.clock_timestamp()))
         holder = select(LEASES.c.holder, left_s).where(LEASES.c.name == name)
         with self._engine.begin() as connection:
             connection.execute(delete(LEASES).where(LEASES.c.number.in_(ended)))
-            number = connection.scalar(insert.returning(LEASES.c.number))
-            if number is not None:
-                return int(number)
-            by, seconds = connection.execute(holder).one_or_none() or ("another process", 0)
+            held = connection.execute(holder).one_or_none()
+            if held is None:  # otherwise taking would wait for the holder's open transaction
+                number = connection.scalar(taking.returning(LEASES.c.number))
+                if number is not None:
+                    return int(number)
+        by, seconds = held or ("another process", LEASE_S)
         raise Held(
             f"{name} is being worked on by {by}, whose lease ends in {max(seconds, 0):.0f} s unless renewed; wait for "
             "it or stop it"
@@ -136,10 +139,21 @@ class Leases:
     def _renew(self, ended: threading.Event) -> None:
         """Renew all leases until there are none. Nothing is renewed that was taken over."""
         while not ended.wait(LEASE_S / 3):
-            renewal = update(LEASES).where(LEASES.c.number.in_(list(self._held.values())))
+            # A transaction that holds a lease's lock renews it itself. To wait for it could end in a deadlock.
+            held = select(LEASES.c.number).where(LEASES.c.number.in_(list(self._held.values())))
+            renewal = update(LEASES).where(
+                LEASES.c.number.in_(held.with_for_update(skip_locked=True))
+            )
             # Without a connection, the leases may end; the next renewal prolongs those that nobody took over.
             with suppress(SQLAlchemyError), self._engine.begin() as connection:
                 connection.execute(renewal.values(ends=_end()))
+
+
+def last_token(connection: Connection, number: int) -> str | None:
+    """The token of the last transaction on a lease, once no transaction on it is open."""
+    return connection.scalar(
+        select(LEASES.c.token).where(LEASES.c.number == number).with_for_update()
+    )
 
 
 def _end() -> object:

@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 
 from stark.core.errors import StoreError, TryAgain
 from stark.store.boundary import boundary
+from stark.store.group import Group
+from stark.store.leases import last_token
 
 SERVER_TIMEOUT_S = 600.0
 """How long a run waits for a server that went away: enough for a restart, an upgrade or a failover."""
@@ -21,8 +23,8 @@ PAUSE_S = 0.25
 class Retrying:
     """Waits for the server of one store. The event loop goes on meanwhile, so replies of models still arrive."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
-        self._engine, self._name = engine, name
+    def __init__(self, engine: Engine, name: str, group: Group) -> None:
+        self._engine, self._name, self._group = engine, name, group
         self._waiting: asyncio.Task[None] | None = None
         self._gave_up = False
         self.on_wait: Callable[[str], None] = lambda text: None
@@ -33,25 +35,16 @@ class Retrying:
 
         Raises StoreError after SERVER_TIMEOUT_S.
         """
-        while True:
-            if self._waiting is None or self._waiting.done():
-                self._waiting = asyncio.create_task(self._wait())
-            await asyncio.shield(self._waiting)
-            if failure.transaction is None:
-                return False
-            try:
-                state = await asyncio.to_thread(self._state, failure.transaction)
-            except TryAgain:
-                continue
-            if state != "in progress":  # the server has yet to notice that the connection is gone
-                return state == "committed"
-            await asyncio.sleep(PAUSE_S)
+        if self._waiting is None or self._waiting.done():
+            self._waiting = asyncio.create_task(self._wait())
+        await asyncio.shield(self._waiting)
+        return failure.committed
 
     async def _wait(self) -> None:
         until, said = time.monotonic() + SERVER_TIMEOUT_S, False
         while True:
             try:
-                await asyncio.to_thread(self._state, None)
+                await asyncio.to_thread(self._ask)
                 break
             except TryAgain as failure:
                 if self._gave_up or time.monotonic() > until:
@@ -68,7 +61,13 @@ class Retrying:
         if said:
             self.on_wait("")
 
-    def _state(self, transaction: int | None) -> str | None:
-        """What became of a transaction. Raises TryAgain if the server does not answer."""
-        with boundary("reaching the database"), self._engine.connect() as connection:
-            return connection.scalar(select(func.txid_status(transaction)))
+    def _ask(self) -> None:
+        """Find out whether the unconfirmed transaction was committed. Raises TryAgain if the server does not answer."""
+        unconfirmed = self._group.unconfirmed
+        with boundary("reaching the database"), self._engine.begin() as connection:
+            if unconfirmed is None or unconfirmed.unconfirmed is None:
+                connection.execute(select(1))
+                return
+            number, token = unconfirmed.unconfirmed
+            unconfirmed.committed = last_token(connection, number) == token
+        self._group.unconfirmed = None

@@ -397,7 +397,7 @@ class Store:
             .order_by(NodeRow.position)
         )
         with self._database.reading(f"reading the nodes of run {run_id}") as connection:
-            rows = connection.execution_options(yield_per=20).execute(query)
+            rows = connection.execute(query, execution_options={"yield_per": 20})
             yield from (codec.read_node(*row) for row in rows)
 
     def node(self, run_id: str, attempt: int) -> Node | None:
