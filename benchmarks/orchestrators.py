@@ -55,7 +55,7 @@ def run(process: int, number: int, attempts: int) -> Run:
     return Run(
         id=f"run-{process}-{number}",
         created=datetime(2026, 3, 1, tzinfo=UTC),
-        problem=load(EXAMPLE),
+        problem=load(str(EXAMPLE)),
         config=configure(options),
         version="0",
     )
@@ -63,11 +63,14 @@ def run(process: int, number: int, attempts: int) -> Run:
 
 async def work(store: Store, runs: list[Run]) -> None:
     """Work on all runs at once."""
-    pool = ModelPool(open_one=lambda *_: ScriptedModel(team_reply, dollars=0.01))
     executor = FakeExecutor()
-    await asyncio.gather(
-        *(work_on(each, store, executor, LiveReplies(each.config.models, pool)) for each in runs)
-    )
+    await asyncio.gather(*(work_on(each, store, executor, replies_of(each)) for each in runs))
+
+
+def replies_of(run: Run) -> LiveReplies:
+    """Scripted replies."""
+    pool = ModelPool(open_one=lambda *_: ScriptedModel(team_reply, dollars=0.01))
+    return LiveReplies(run.config.models, pool)
 
 
 def stored(store: Store, run_id: str) -> Stored:

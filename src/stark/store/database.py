@@ -6,8 +6,10 @@ once, and locks that end after their process: on files beside SQLite's file, and
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -28,7 +30,8 @@ from sqlalchemy import (
     make_url,
     select,
 )
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from stark.core.errors import StoreError, TryAgain
 from stark.store.boundary import boundary
@@ -53,6 +56,9 @@ CONNECTING = {
     "tcp_user_timeout": "25000",
 }
 """Connection parameters for PostgreSQL that a store's address may replace."""
+
+FRESH_S = 5.0
+"""After this time without use, a connection to a server may have been lost."""
 
 CREATING = 7_827_590_145
 """The key of the advisory lock that the creator of the tables holds."""
@@ -259,8 +265,7 @@ def _engine(url: URL, writes: bool, busy_s: float) -> Engine:
             ending = f"-c idle_in_transaction_session_timeout={IDLE_S}s"
             given = url.query.get("options", "")
             options = {**CONNECTING, **url.query, "options": f"{given} {ending}"}
-            # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
-            return create_engine(url.set(query=options), pool_pre_ping=True)
+            return _checking(create_engine(url.set(query=options)))
         return _sqlite_engine(url, writes, busy_s)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
@@ -268,6 +273,27 @@ def _engine(url: URL, writes: bool, busy_s: float) -> Engine:
         raise StoreError(
             f"the store {url.render_as_string()} needs the Python package {error.name}; install it with pip"
         ) from error
+
+
+def _checking(engine: Engine) -> Engine:
+    """Let a connection that was not used for FRESH_S be checked, and replaced if it was lost meanwhile.
+
+    A run may wait minutes for a model. To check before each use would cost a round trip each time.
+    """
+
+    def note_use(_: object, record: ConnectionPoolEntry) -> None:
+        record.info["used_s"] = time.monotonic()
+
+    def check(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
+        if time.monotonic() - record.info.get("used_s", math.inf) > FRESH_S:
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise DisconnectionError from error
+
+    event.listen(engine, "checkin", note_use)
+    event.listen(engine, "checkout", check)
+    return engine
 
 
 def _sqlite_engine(url: URL, writes: bool, busy_s: float) -> Engine:

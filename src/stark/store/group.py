@@ -95,14 +95,19 @@ class Group:
         """Apply all of the block's changes or none; they are committed soon."""
         if self.unconfirmed is not None:
             raise TryAgain(str(self.unconfirmed))
-        if self._open is None:
-            loop = asyncio.get_running_loop()
-            self._open, self._committed = Transaction(self._connect()), loop.create_future()
-            # Tasks that are ready may write first.
-            loop.call_soon(loop.call_soon, self.finish, self._committed)
-        opened = self._open
-        with opened.connection.begin_nested():
-            yield opened
+        if self._open is not None:
+            with self._open.connection.begin_nested():
+                yield self._open
+            return
+        loop = asyncio.get_running_loop()
+        self._open, self._committed = Transaction(self._connect()), loop.create_future()
+        # Tasks that are ready may write first.
+        loop.call_soon(loop.call_soon, self.finish, self._committed)
+        try:
+            yield self._open  # the first write needs no savepoint, as there is nothing else to keep
+        except BaseException:
+            self._end(lambda opened: opened.connection.close())
+            raise
 
     async def settled(self) -> None:
         """Wait until this thread's writes so far are on disk. Raises StoreError if the commit failed."""

@@ -26,9 +26,11 @@ from sqlalchemy import (
     DateTime,
     Engine,
     Identity,
+    Interval,
     MetaData,
     Table,
     Text,
+    bindparam,
     delete,
     func,
     select,
@@ -53,6 +55,15 @@ LEASES = Table(
     Column("ends", DateTime(timezone=True), nullable=False),
     Column("token", Text),  # of the last transaction
 )
+
+_MARK = (
+    update(LEASES)
+    .where(LEASES.c.number == bindparam("held"))
+    .values(
+        ends=func.clock_timestamp() + bindparam("left", type_=Interval), token=bindparam("token")
+    )
+)
+"""Renews a lease and leaves a transaction's token. Built once, since every write needs it."""
 
 
 class Leases:
@@ -94,8 +105,11 @@ class Leases:
         number = self._held.get(name)
         if number is None or transaction.leases.get(name) == number:
             return
-        connection, kept = transaction.connection, update(LEASES).where(LEASES.c.number == number)
-        if connection.execute(kept.values(ends=_end(), token=transaction.token)).rowcount == 0:
+        connection, given = (
+            transaction.connection,
+            {"held": number, "left": _lease(), "token": transaction.token},
+        )
+        if connection.execute(_MARK, given).rowcount == 0:
             taken = select(LEASES.c.holder).where(LEASES.c.name == name)
             holder = connection.scalar(taken) or "another process"
             raise Held(
@@ -118,7 +132,7 @@ class Leases:
             "name": name,
             "owner": self._owner,
             "holder": f"process {os.getpid()} on {socket.gethostname()}",
-            "ends": _end(),
+            "ends": func.clock_timestamp() + _lease(),
         }
         taking = postgresql.insert(LEASES).values(row).on_conflict_do_nothing()
         left_s = func.ceil(func.extract("epoch", LEASES.c.ends - func.clock_timestamp()))
@@ -146,7 +160,7 @@ class Leases:
             )
             # Without a connection, the leases may end; the next renewal prolongs those that nobody took over.
             with suppress(SQLAlchemyError), self._engine.begin() as connection:
-                connection.execute(renewal.values(ends=_end()))
+                connection.execute(renewal.values(ends=func.clock_timestamp() + _lease()))
 
 
 def last_token(connection: Connection, number: int) -> str | None:
@@ -156,5 +170,5 @@ def last_token(connection: Connection, number: int) -> str | None:
     )
 
 
-def _end() -> object:
-    return func.clock_timestamp() + timedelta(seconds=LEASE_S)
+def _lease() -> timedelta:
+    return timedelta(seconds=LEASE_S)
