@@ -4,7 +4,7 @@
 # Bytecode is kept whatever the environment says: without it, each worker compiles all tests for seven seconds.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast exploits check docs bench setup clean
+.PHONY: demo test test-fast exploits chaos check docs bench setup clean
 
 setup:
 	@scripts/setup
@@ -21,6 +21,9 @@ test-fast: setup  ## tests that start no judge and take at most about half a sec
 exploits: setup  ## every known trick against the judge, and honest candidates that look like one
 	.venv/bin/python tests/exploits/run_exploits.py
 
+chaos: setup  ## 8 processes write 200 runs to one PostgreSQL server at once
+	.venv/bin/python benchmarks/orchestrators.py
+
 check: setup  ## style, types and the import floors
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -32,6 +35,7 @@ docs: setup  ## the site of the documents, with the reference, in build/site
 
 bench: setup  ## speed of the search itself
 	.venv/bin/python benchmarks/search.py
+	.venv/bin/python benchmarks/bookkeeping.py
 	.venv/bin/python benchmarks/startup.py
 	.venv/bin/python benchmarks/scale.py --problems 16
 

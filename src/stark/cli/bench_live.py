@@ -17,7 +17,7 @@ from stark.cli.showing import FRAME_LINES, Screen, View, cut, spent_row, spinnin
 from stark.core.bench import Cell
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.standing import best_node
-from stark.events import AttemptFinished, CheckBegan, CheckFinished, Event, Started, Stepped
+from stark.events import AttemptFinished, CheckBegan, CheckFinished, Event, Notice, Started, Stepped
 from stark.explain.evaluation import speedup_text
 from stark.explain.numbers import counted
 from stark.explain.run import STEP_WORDS
@@ -103,6 +103,8 @@ class BenchLines(_BenchView):
                 if progress.finished:
                     before = f"{counted(ended, 'run')} and {counted(progress.finished, 'attempt')}"
                     self._say(f"continues after {before}")
+            case InRun(_, Notice(text)) if text:
+                self._say(text)
             case Left():
                 self._say(self._left)
 
