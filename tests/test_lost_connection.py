@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 import loop_samples as samples
 from stark.core.call import Call
@@ -18,6 +19,7 @@ from stark.core.run import Run
 from stark.events import Event, Notice
 from stark.store import Store, retrying
 from stark.store.group import Transaction
+from stark.store.leases import LEASES
 from support.executor import FakeExecutor
 from support.postgres import Server
 
@@ -120,7 +122,7 @@ def test_a_commit_without_a_confirmation_is_repeated_only_if_it_failed(
             self.connection.rollback()
             self.connection.close()
         failure = TryAgain("the connection was lost")
-        failure.unconfirmed = (min(self.leases.values()), self.token)
+        failure.unconfirmed = (tuple(self.leases.values()), self.token)
         raise failure
 
     monkeypatch.setattr(Transaction, "commit", cut_off)
@@ -172,3 +174,33 @@ async def test_a_server_that_stays_away_ends_the_run_with_what_to_do(
     await resumed.work()
     assert not before & set(resumed.asked)
     assert list(range(1, 7)) == sorted(node.id for node in store.nodes(working.run.id))
+
+
+async def test_a_write_that_never_succeeds_is_given_up(store: Store) -> None:
+    def crash() -> None:
+        raise TryAgain("terminating connection because of a crash of another server process")
+
+    with pytest.raises(StoreError, match="crash of another server process"):
+        await store.retried(crash)
+
+
+async def test_a_write_that_fails_beside_another_takes_no_mark_of_the_lease_along(
+    store: Store,
+) -> None:
+    runs = [samples.run(id=name) for name in ("one", "other")]
+    for run in runs:
+        store.create_run(run)
+
+    def begin(run: Run, attempt: int) -> None:
+        store.begin_attempt(run.id, attempt, SELECTION)
+
+    with store.exclusive("one"), store.exclusive("other"):
+        begin(runs[1], 1)
+        writes = [(runs[0], 1), (runs[1], 1), (runs[1], 2)]
+        writing = [store.retried(begin, run, attempt) for run, attempt in writes]
+        ended = await asyncio.gather(*writing, return_exceptions=True)
+        assert [type(None), StoreError, type(None)] == [type(each) for each in ended]
+        with store._database.reading("the tokens") as connection:
+            tokens = connection.scalars(select(LEASES.c.token)).all()
+        assert 2 == len(tokens)
+        assert 1 == len(set(tokens)), "both leases were marked by the transaction"

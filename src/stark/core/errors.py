@@ -71,8 +71,8 @@ class Held(StoreError):
 class TryAgain(StoreError):
     """The connection to the store's database was lost, or the database undid a transaction. `Store.retried` repeats it."""
 
-    unconfirmed: tuple[int, str] | None = None
-    """The lease and the token of the transaction, if the connection was lost before its commit was confirmed."""
+    unconfirmed: tuple[tuple[int, ...], str] | None = None
+    """The leases and the token of the transaction, if the connection was lost before its commit was confirmed."""
 
     committed: bool = False
     """Whether that transaction was committed, once it is known."""

@@ -38,7 +38,7 @@ from stark.store.boundary import boundary
 from stark.store.group import Group, Transaction
 from stark.store.leases import LEASES, Leases
 from stark.store.locks import file_lock
-from stark.store.retrying import Retrying
+from stark.store.retrying import MOST_TRIES, Retrying
 from stark.store.schema import SCHEMA, Base, SchemaRow
 
 DEFAULT = "sqlite:///.stark/stark.db"
@@ -143,19 +143,19 @@ class Database:
 
         If the server goes away, wait for it, and call `work` again unless its writes were committed.
         """
-        while True:
+        for left in reversed(range(MOST_TRIES)):
+            written: list[T] = []
             try:
                 with self._group.joining():
-                    result = work(*args, **kwargs)
-            except TryAgain as undone:
-                await self.retrying.committed(undone)
-                continue
-            try:
+                    written.append(work(*args, **kwargs))
                 await self.settled()
-                return result
-            except TryAgain as cut_off:
-                if await self.retrying.committed(cut_off):
-                    return result
+                break
+            except TryAgain as failure:
+                if await self.retrying.committed(failure) and written:
+                    break
+                if not left:
+                    raise
+        return written[0]
 
     async def settled(self) -> None:
         """Wait until all writes are on disk."""

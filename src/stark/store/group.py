@@ -46,7 +46,7 @@ class Transaction:
                     raise
         except TryAgain as failure:
             if sent and self.leases:
-                failure.unconfirmed = (min(self.leases.values()), self.token)
+                failure.unconfirmed = (tuple(self.leases.values()), self.token)
             raise
 
 
@@ -96,8 +96,14 @@ class Group:
         if self.unconfirmed is not None:
             raise TryAgain(str(self.unconfirmed))
         if self._open is not None:
-            with self._open.connection.begin_nested():
-                yield self._open
+            marked = dict(self._open.leases)
+            try:
+                with self._open.connection.begin_nested():
+                    yield self._open
+            except BaseException:
+                if self._open is not None:
+                    self._open.leases = marked  # marks of this write are undone, too
+                raise
             return
         loop = asyncio.get_running_loop()
         self._open, self._committed = Transaction(self._connect()), loop.create_future()

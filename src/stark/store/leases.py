@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -163,11 +163,10 @@ class Leases:
                 connection.execute(renewal.values(ends=func.clock_timestamp() + _lease()))
 
 
-def last_token(connection: Connection, number: int) -> str | None:
-    """The token of the last transaction on a lease, once no transaction on it is open."""
-    return connection.scalar(
-        select(LEASES.c.token).where(LEASES.c.number == number).with_for_update()
-    )
+def was_committed(connection: Connection, numbers: Collection[int], token: str) -> bool:
+    """Whether the last transaction on these leases left this token, once no transaction on them is open."""
+    tokens = select(LEASES.c.token).where(LEASES.c.number.in_(numbers)).with_for_update()
+    return token in connection.scalars(tokens).all()
 
 
 def _lease() -> timedelta:

@@ -11,10 +11,13 @@ from sqlalchemy import Engine, select
 from stark.core.errors import StoreError, TryAgain
 from stark.store.boundary import boundary
 from stark.store.group import Group
-from stark.store.leases import last_token
+from stark.store.leases import was_committed
 
 SERVER_TIMEOUT_S = 600.0
 """How long a run waits for a server that went away: enough for a restart, an upgrade or a failover."""
+
+MOST_TRIES = 20
+"""How often a write is tried: one that makes the server crash would do so again and again."""
 
 PAUSE_S = 0.25
 """The time between two tries to reach the server."""
@@ -68,6 +71,5 @@ class Retrying:
             if unconfirmed is None or unconfirmed.unconfirmed is None:
                 connection.execute(select(1))
                 return
-            number, token = unconfirmed.unconfirmed
-            unconfirmed.committed = last_token(connection, number) == token
+            unconfirmed.committed = was_committed(connection, *unconfirmed.unconfirmed)
         self._group.unconfirmed = None
