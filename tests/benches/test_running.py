@@ -363,8 +363,7 @@ async def test_only_so_many_questions_are_asked_at_once(store: Store) -> None:
             nonlocal busy, most
             busy += 1
             most = max(most, busy)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.002)
             busy -= 1
             return await super().ask(*asked, **limit)
 

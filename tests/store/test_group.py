@@ -97,6 +97,19 @@ async def test_a_commit_that_fails_is_told_to_all_who_wait(begun: Store) -> None
     assert {} == begun.selections(RUN)
 
 
+async def test_stores_of_one_event_loop_do_not_wait_for_each_other(shared_url: str) -> None:
+    with Store.open(shared_url) as one, Store.open(shared_url) as other:
+        stores = (one, other, one, other)
+        runs = (samples.run(f"relu-{n}") for n in range(4))  # with one text in common
+        await asyncio.wait_for(
+            asyncio.gather(
+                *(s.retried(s.create_run, run) for s, run in zip(stores, runs, strict=True))
+            ),
+            10,
+        )
+        assert 4 == len(one.summaries())
+
+
 async def test_a_write_by_itself_is_on_disk_at_once(begun: Store) -> None:
     commits = commits_of(begun)
 

@@ -35,7 +35,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from stark.core.errors import StoreError, TryAgain
 from stark.store.boundary import boundary
-from stark.store.group import Group, Transaction
+from stark.store.group import Group, Transaction, finish_open
 from stark.store.leases import LEASES, Leases
 from stark.store.locks import file_lock
 from stark.store.retrying import MOST_TRIES, Retrying
@@ -131,8 +131,7 @@ class Database:
                     self._check(transaction, lock)
                     yield transaction.connection
                 return
-            self._group.finish()  # the writes that are open may be in the way
-            transaction = Transaction(self._writer())
+            transaction = Transaction(self._writer)
             with transaction.connection:
                 self._check(transaction, lock)
                 yield transaction.connection
@@ -190,7 +189,7 @@ class Database:
             try:
                 yield
             finally:
-                self._group.finish()  # it would keep the lease from being released
+                finish_open()  # it would keep the lease from being released
 
     def _check(self, transaction: Transaction, lock: str) -> None:
         if self._leases is not None:

@@ -18,20 +18,24 @@ from sqlalchemy import Connection
 from stark.core.errors import StoreError, TryAgain
 from stark.store.boundary import boundary
 
+_THREAD = threading.local()
+"""Has the `group` whose transaction is open in this thread, if there is one."""
+
 
 class Transaction:
     """An open transaction that may write."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        finish_open()
+        self.connection = connect()
         self.token = uuid.uuid4().hex
         self.leases: dict[str, int] = {}
         """The names and numbers of the leases that this transaction has marked with its token."""
 
         try:
-            connection.begin()
+            self.connection.begin()
         except BaseException:
-            connection.close()
+            self.connection.close()
             raise
 
     def commit(self) -> None:
@@ -48,6 +52,16 @@ class Transaction:
             if sent and self.leases:
                 failure.unconfirmed = (tuple(self.leases.values()), self.token)
             raise
+
+
+def finish_open() -> None:
+    """Commit the transaction that a group, perhaps another store's, has open in this thread.
+
+    This thread would wait for its locks in vain.
+    """
+    group: Group | None = getattr(_THREAD, "group", None)
+    if group is not None:
+        group.finish()
 
 
 class Group:
@@ -106,7 +120,8 @@ class Group:
                 raise
             return
         loop = asyncio.get_running_loop()
-        self._open, self._committed = Transaction(self._connect()), loop.create_future()
+        self._open, self._committed = Transaction(self._connect), loop.create_future()
+        _THREAD.group = self
         # Tasks that are ready may write first.
         loop.call_soon(loop.call_soon, self.finish, self._committed)
         try:
@@ -133,6 +148,7 @@ class Group:
         self._open = self._committed = None
         if opened is None or committed is None:
             return
+        _THREAD.group = None
         try:
             how(opened)
         except StoreError as failed:
