@@ -60,7 +60,7 @@ def stored(store: Store) -> set[str]:
 def test_nothing_that_was_stored_is_lost_when_the_process_is_killed(shared_url: str) -> None:
     moments = random.Random(1)
     printed: list[str] = []
-    for _ in range(3 if "postgresql" in shared_url else 6):
+    for _ in range(2 if "postgresql" in shared_url else 6):
         printed += killed_after(moments.randint(1, 30), moments.uniform(0, 0.02), shared_url)
         with Store.open(shared_url) as store:
             assert set(printed) <= stored(store)
