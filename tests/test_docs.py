@@ -159,7 +159,7 @@ class Block(nn.Module):
         self.norm = nn.LayerNorm(512)
 
     def forward(self, x, mask=None):
-        return x * torch.sigmoid(self.norm(x)) + torch.tanh(x)
+        return x * torch.sigmoid(self.norm(x)) + torch.tanh(torch.sin(torch.cos(torch.erf(x))))
 
 
 class Net(nn.Module):
@@ -187,7 +187,7 @@ class ModelNew(nn.Module):
         self.norm = nn.LayerNorm(512)
 
     def forward(self, x):
-        return x * torch.sigmoid(self.norm(x)) + torch.tanh(x)
+        return x * torch.sigmoid(self.norm(x)) + torch.tanh(torch.sin(torch.cos(torch.erf(x))))
 """
 
 MODEL = """#!/bin/sh
