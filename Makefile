@@ -21,8 +21,9 @@ test-fast: setup  ## tests that start no judge and take at most about half a sec
 exploits: setup  ## every known trick against the judge, and honest candidates that look like one
 	.venv/bin/python tests/exploits/run_exploits.py
 
-chaos: setup  ## 8 processes write 200 runs to one PostgreSQL server at once
-	.venv/bin/python benchmarks/orchestrators.py
+chaos: setup  ## kills what a bench on a cluster needs, and lets 8 processes write to one PostgreSQL server
+	PYTHONPATH=tests .venv/bin/python benchmarks/orchestrators.py
+	PYTHONPATH=tests .venv/bin/python benchmarks/chaos.py
 
 check: setup  ## style, types and the import floors
 	.venv/bin/ruff check .
