@@ -22,8 +22,8 @@ exploits: setup  ## every known trick against the judge, and honest candidates t
 	.venv/bin/python tests/exploits/run_exploits.py
 
 chaos: setup  ## kills what a bench on a cluster needs, and lets 8 processes write to one PostgreSQL server
-	PYTHONPATH=tests .venv/bin/python benchmarks/orchestrators.py
-	PYTHONPATH=tests .venv/bin/python benchmarks/chaos.py
+	.venv/bin/python benchmarks/orchestrators.py
+	.venv/bin/python benchmarks/chaos.py
 
 check: setup  ## style, types and the import floors
 	.venv/bin/ruff check .
