@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stark.benches.running import unfinished
 from stark.core.errors import StarkError
 from stark.evaluator.executors import cluster
 from stark.evaluator.executors.cluster import RayExecutor, ray
@@ -114,10 +115,10 @@ class Bench:
         self._kill(_judges(self.notes))
 
     def kill_raylet(self) -> None:
-        before = _judges(self.notes)
+        workers = {judge: _parent(judge) for judge in _judges(self.notes)}
         self._cluster.replace_node(self._moments)
-        hosts = [host for host in map(_parent, before) if is_gone(host)]
-        assert not [pid for pid in before if _parent(pid) in hosts and not _goes(pid)]
+        dead = [judge for judge, worker in workers.items() if is_gone(worker)]
+        assert all(map(_goes, dead)), "a judge has outlived its worker"
 
     def kill_orchestrator(self) -> None:
         self._orchestrator.kill()
@@ -207,19 +208,20 @@ def work(url: str, address: str, notes: str) -> int:
     command = [sys.executable, FAKE_JUDGE, notes, "--inventing", "--judging-s", str(JUDGING_S)]
     executor = RayExecutor(f"{address}?device=cpu&judges=4", command=command)
 
-    async def worked() -> None:
+    async def worked() -> bool:
         model = ScriptedModel(team_reply, dollars=0.25, delay_s=REPLY_S)
         with Store.open(url) as store:
-            pool = benches.pool_of(model)
-            await benches.work(store, _entered(store), PARALLEL, executor, pool)
+            bench = _entered(store)
+            await benches.work(store, bench, PARALLEL, executor, benches.pool_of(model))
+            left = unfinished(store, bench)  # a dead orchestrator's lease keeps them for 30 s
         await executor.close()
+        return not left
 
     try:
-        asyncio.run(worked())
+        return 0 if asyncio.run(worked()) else 1
     except StarkError as error:
         print(error, flush=True)
         return 1
-    return 0
 
 
 def _disturbed(kind: str, kills: int, database: Server, moments: random.Random) -> list[str]:
