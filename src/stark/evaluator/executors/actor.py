@@ -1,0 +1,124 @@
+"""The actor of a judge in a Ray cluster: starts the same judge as `local` does, beside itself, and relays messages."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import socket
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from stark import __version__
+from stark.core.errors import JudgeDied, JudgeUnavailable
+from stark.evaluator.executors.judges import CommandJudge
+from stark.evaluator.protocol import Answer, JudgeFailed, request_adapter
+
+PING_S = 5.0
+"""Seconds between two pings of a driver. They tell it what a judge has prepared and who else waits for it."""
+
+DEAD_S = 3 * PING_S
+"""Seconds without a ping after which a driver's requests are cancelled."""
+
+IDLE_S = 60.0
+"""Seconds without a ping from any driver after which an actor ends, so that the cluster can use its place."""
+
+
+def ray() -> Any:
+    """The package, which is large and imported only where it is used."""
+    return importlib.import_module("ray")
+
+
+class Load(NamedTuple):
+    """What an actor reports with each answer and ping."""
+
+    requests: int
+    problems: list[str]
+    """Digests of those that its judge has prepared."""
+
+
+class Greeting(NamedTuple):
+    """What an actor says about itself."""
+
+    version: str
+    node: str
+    hello: str
+    """The judge's `Hello`, as JSON; empty if the judge does not start."""
+
+    error: str
+    """Why it does not."""
+
+
+class Host:
+    """The actor: one judge, and the requests of all drivers."""
+
+    def __init__(self, device: str, threads: str | None, command: Sequence[str] | None) -> None:
+        """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves."""
+        environment = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
+        judge = command or [sys.executable, "-m", "stark.evaluator.judge", "--device", device]
+        self._judge = CommandJudge(["env", *environment, *judge], self._notice)
+        self._said = ""
+        self._ids = itertools.count(1)
+        self._heard: dict[str, float] = {}
+        """When each driver was last heard of."""
+
+        self._open: dict[str, set[asyncio.Task[Answer]]] = defaultdict(set)
+        """The requests of each driver."""
+
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def greet(self) -> Greeting:
+        """Start the judge."""
+        hello, error = "", ""
+        self._judge.failure = None
+        try:
+            hello = (await self._judge.start()).hello.model_dump_json()
+        except JudgeUnavailable as failure:
+            error = str(failure)
+        return Greeting(__version__, socket.gethostname(), hello, error)
+
+    async def ask(self, driver: str, line: str, alone: bool) -> tuple[str, Load]:
+        """Pass a request to the judge. The answer may be JudgeFailed."""
+        self._heard[driver] = time.monotonic()
+        request = request_adapter.validate_json(line)
+        numbered = request.model_copy(update={"id": str(next(self._ids))})
+        asked = asyncio.ensure_future(self._judge.ask(numbered, alone))
+        self._open[driver].add(asked)
+        try:
+            answer = await asked
+        except (JudgeDied, JudgeUnavailable) as death:
+            self._judge.failure = None
+            answer = JudgeFailed(id=numbered.id, error=str(death))
+        finally:
+            self._open[driver].discard(asked)
+        return answer.model_dump_json(), self._load()
+
+    async def ping(self, driver: str) -> tuple[Load, str]:
+        """Report the load and the judge's latest notice, and learn that the driver lives."""
+        self._heard[driver] = time.monotonic()
+        return self._load(), self._said
+
+    async def end(self) -> None:
+        """End the judge."""
+        await self._judge.close()
+
+    def _load(self) -> Load:
+        return Load(self._judge.requests, list(self._judge.problems))
+
+    def _notice(self, text: str) -> None:
+        self._said = text
+
+    async def _watch(self) -> None:
+        """Cancel what dead drivers have asked for, and end this actor when no driver has been alive for a while."""
+        began = time.monotonic()
+        while time.monotonic() - max([began, *self._heard.values()]) < IDLE_S:
+            await asyncio.sleep(PING_S)
+            for driver, when in self._heard.items():
+                if time.monotonic() - when > DEAD_S:
+                    for asked in self._open[driver]:
+                        asked.cancel()
+        await self._judge.close()
+        ray().kill(ray().get_runtime_context().current_actor)
