@@ -25,6 +25,7 @@ def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Pa
     ended = stark(
         *("optimize", "problem.py", "--executor", "local:cpu", "--strategy", "stark:latest"),
         *("--model", "exec:sh model.sh", "--attempts", "2", "--output", "kernel.py", "--json"),
+        "--no-sanitizer",
     )
     ran = subprocess.run(
         [sys.executable, "kernel.py"], capture_output=True, text=True, timeout=120, cwd=workplace
