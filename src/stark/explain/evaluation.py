@@ -186,9 +186,28 @@ def speedup_text(speedup: Speedup, named: bool = True) -> str:
     return f"{speedup.ratio:.{places}f}x{versus} {interval}"
 
 
+def whole_text(speedup: Speedup, named: bool = True) -> str:
+    """Like `speedup_text`, with the interval also if it is too wide to rank: `3.28x vs eager [1.20, 5.00], too noisy`."""
+    text = speedup_text(speedup, named)
+    if not speedup.too_noisy:
+        return text
+    return text.replace(", too noisy", f" [{speedup.low:.2f}, {speedup.high:.2f}], too noisy")
+
+
 def ratio_text(speedup: Speedup) -> str:
     """The ratio alone, for a table: `2.00x`, or `noisy 2.00x`."""
     return f"{'noisy ' if speedup.too_noisy else ''}{speedup.ratio:.2f}x"
+
+
+def shapes_text(correct: Correct) -> str:
+    """Which other shapes the final check tried, so that nobody concludes more; empty before the final check."""
+    if correct.effort == "search":
+        return ""
+    if not correct.shapes_tried:
+        return "" if correct.generalizes is not None else "no other shapes were tried"
+    tried = ", ".join(correct.shapes_tried)
+    result = "also correct" if correct.generalizes else "not always correct"
+    return f"{result} with {tried}; no other shapes were tried"
 
 
 def eager_then(correct: Correct, own_ms: float | None) -> str:

@@ -18,8 +18,9 @@ from stark.explain.evaluation import (
     evidence,
     precision_met,
     roofline_share,
-    speedup_text,
+    shapes_text,
     status,
+    whole_text,
 )
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
@@ -72,7 +73,7 @@ def _table(reference: Reference, judged: Sequence[Judged]) -> Table:
 def _measured(correct: Correct, names: Sequence[str], own_ms: float | None) -> list[str]:
     """The figures of a correct candidate, against the named references; `own_ms` is the reference's time shown above."""
     speedups = (
-        speedup_text(correct.speedup_vs(name), named=False)
+        whole_text(correct.speedup_vs(name), named=False)
         if name in correct.references
         else "not measured"
         for name in names
@@ -100,6 +101,8 @@ def _remarks(each: Judged) -> Text:
         text.append(f"\n{each.file}: ", "bold").append(accuracy_text(each.evaluation.accuracy))
         if each.evaluation.weighing is not None:
             text.append(", in the case closest to its budget")
+        if shapes := shapes_text(each.evaluation):
+            text.append(f"; {shapes}")
     else:
         lines = evidence(each.evaluation).strip().splitlines()
         shown = "\n  ".join(lines[:EVIDENCE_LINES])
