@@ -120,7 +120,7 @@ def test_of_several_languages_it_is_the_one_that_the_device_can_run(
     on_gpu, on_cpu = FakeExecutor(), FakeExecutor(device=CPU)
 
     for executor in (on_gpu, on_cpu):
-        monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, e=executor: e)
+        monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, e=executor, **__: e)
         stark("evaluate", "problem.py", "either.py")
 
     assert ["cuda"] == [candidate.language for candidate in on_gpu.promoted]

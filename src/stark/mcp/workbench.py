@@ -104,8 +104,9 @@ class Workbench:
     ) -> Evaluated:
         """Judge a candidate and store it as an attempt of the agent's run."""
         loaded = await self._problem(problem, inputs)
+        reference = await self._reference(loaded)
         with Store.open(self.store, create=False) as store:
-            starting_point(store, find_agent_run(store, loaded, self.asked), parent)
+            starting_point(store, find_agent_run(store, loaded, self.asked, reference), parent)
         judged = await self._judged(loaded, candidate, effort)
         run, kept = await self._kept(loaded, judged, effort, parent, idea)
         found = judged.evaluation if kept is None else kept.evaluation

@@ -21,6 +21,8 @@ class RunSummary(Frozen):
     problem: str
     strategy: str
     language: str
+    """In which a search writes; the attempts of an agent's run may be in others, too."""
+
     device: str | None = None
     """The device that the run was judged on; None until the reference was measured."""
 
