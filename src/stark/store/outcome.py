@@ -75,6 +75,11 @@ class Outcome(NamedTuple):
         """Whether the final check decides; if so, `best_attempt` is one that passed it."""
         return bool(self.checks) and (self.best_attempt is None or self.best_attempt in self.checks)
 
+    @property
+    def spent(self) -> Spent:
+        """The cost of all roles together."""
+        return sum(self.roles.values(), Spent())
+
 
 def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     """The outcome of a run's attempts 1 to `attempts`."""
