@@ -107,6 +107,11 @@ def test_a_file_name_is_whole_while_other_columns_can_be_left_out() -> None:
     assert "seconds" in wide and "seconds" not in narrow
     assert all(f"{name}  " in each for each in (wide, narrow))
 
+    doubtful = measurement(0.5).model_copy(update={"resolution_ms": 0.4})
+    noisy = PROFILED.model_copy(update={"candidate": doubtful})
+    short = [Judged(file="rmsnorm_rows.py", candidate=candidate, evaluation=noisy)]
+    assert "rmsnorm_rows.py  " in table_of(short, width=120)
+
 
 def test_the_shapes_that_the_final_check_tried_are_named() -> None:
     checked = PROFILED.model_copy(

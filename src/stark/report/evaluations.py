@@ -32,8 +32,10 @@ from stark.report.tables import STATUS_STYLES, columns
 EVIDENCE_LINES = 12
 
 
-OPTIONAL = ("seconds", "language", "error meets")
-"""Columns that a narrow screen has no room for, in the order in which they are left out."""
+EAGER_THEN = "eager then"
+OPTIONAL = ("seconds", "language", "error meets", EAGER_THEN)
+"""Columns that a narrow screen has no room for, in the order in which they are left out; last, eager's time beside the
+candidate's."""
 
 
 def judged_text(
@@ -94,7 +96,8 @@ def _table(
         evaluation = on_one_roofline(each.evaluation, own)
         measured, cases = [""] * (len(names) + 3), {}
         if isinstance(evaluation, Correct):
-            measured = _measured(evaluation, names, reference.latency_ms)
+            own_ms = None if EAGER_THEN in without else reference.latency_ms
+            measured = _measured(evaluation, names, own_ms)
             cases = evaluation.cases
         add(
             each.file,
@@ -105,7 +108,8 @@ def _table(
         )
         for case, found in cases.items():
             seconds = f"{sum(found.seconds.values()):.1f}"
-            own_ms = reference.cases[case].latency_ms if case in reference.cases else None
+            known = case in reference.cases and EAGER_THEN not in without
+            own_ms = reference.cases[case].latency_ms if known else None
             figures = _measured(found, names, own_ms)
             add(Text(f"  {case}", "dim"), "", "", *figures, seconds)
     return table
