@@ -10,6 +10,8 @@ from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source
 import stark as api
 from stark.core.evaluation import Evaluation
 from stark.core.node import ROOT
+from stark.core.problem import Problem
+from stark.core.reference import Reference
 from support.executor import FakeExecutor
 from support.nodes import correct, noisy
 
@@ -139,6 +141,31 @@ def test_another_number_of_cores_is_another_run(
 
     assert 2 == refused.code and "on this kind of machine" in refused.err
     assert [2, 1] == [run.attempts for run in api.runs()]
+
+
+def test_a_kept_evaluation_uses_the_runs_roofline_and_says_so(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = ("evaluate", "problem.py", "--effort", "search", "--keep")
+    first = stark(*evaluate, "good.py")
+    describe = FakeExecutor.describe
+
+    async def later(self: FakeExecutor, problem: Problem) -> Reference:
+        found = await describe(self, problem)
+        halved = {
+            "memory_ms": found.roofline.memory_ms / 2,
+            "compute_ms": found.roofline.compute_ms / 2,
+        }
+        return found.model_copy(update={"roofline": found.roofline.model_copy(update=halved)})
+
+    monkeypatch.setattr(FakeExecutor, "describe", later)
+    document = stark(*evaluate, "better.py", "--json").document["candidates"][0]
+    again = stark(*evaluate, "good.py")
+    shown = stark("show", document["run"], "2", "--json").document
+
+    assert "roofline: the run's estimate" not in first.out
+    assert "roofline: the run's estimate" in again.out
+    assert shown["roofline_fraction"] == document["roofline_fraction"]
 
 
 def test_the_languages_of_an_agents_candidates_are_not_claimed(stark: Stark) -> None:

@@ -29,9 +29,16 @@ DRIFTED = 1.1
 """Two times of the reference that differ by more than this factor are both shown."""
 
 
-def explain(evaluation: Evaluation, reference: Reference | None = None) -> str:
-    """Everything that a reader needs, the most useful first. `reference` is the one whose time the reader knows."""
-    lines = [evidence(evaluation, reference)]
+def explain(
+    evaluation: Evaluation,
+    reference: Reference | None = None,
+    on_roofline: Evaluation | None = None,
+) -> str:
+    """Everything that a reader needs, the most useful first. `reference` is the one whose time the reader knows.
+
+    `on_roofline` is the evaluation with the run's roofline in place of its own, which the profile is relative to.
+    """
+    lines = [evidence(on_roofline or evaluation, reference)]
     if isinstance(evaluation, Correct):
         lines += profiles(evaluation)
         if evaluation.sanitized:

@@ -41,6 +41,7 @@ from stark.report.agent_documents import (
 from stark.report.attempt_document import node_document
 from stark.report.document import run_document
 from stark.report.node import node_of
+from stark.report.one_roofline import on_one_roofline
 from stark.report.view import RunView
 from stark.results import Result
 from stark.store import STORE, Store
@@ -110,6 +111,10 @@ class Workbench:
         judged = await self._judged(loaded, candidate, effort)
         run, kept = await self._kept(loaded, judged, effort, parent, idea)
         found = judged.evaluation if kept is None else kept.evaluation
+        own = reference
+        if run is not None:
+            with Store.open(self.store, create=False) as store:
+                own = store.reference(run) or reference
         correct = found if isinstance(found, Correct) else None
         return Evaluated(
             run=run,
@@ -118,7 +123,7 @@ class Workbench:
             status=found.status,
             speedup=correct and whole_text(correct.speedup_vs()),
             confirmed=correct is not None and correct.effort == "promote" and not is_noisy(found),
-            evidence=explain(found),
+            evidence=explain(found, on_roofline=on_one_roofline(found, own)),
         )
 
     async def optimize(
