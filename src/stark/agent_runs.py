@@ -1,6 +1,6 @@
 """The runs in which evaluations by an outside agent are stored, each as an attempt of a tree.
 
-An agent that writes its own candidates has one such run per problem and judge. The run is configured as a search by
+An agent that writes its own candidates has one such run per problem, judge and class of device. The run is configured as a search by
 STARK's own team, so that `resume` with a model continues from the agent's attempts in the same tree.
 """
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from stark.configuration import configure, limits_and_tools, new_run
 from stark.core.candidate import Candidate
+from stark.core.device import device_class
 from stark.core.errors import Held, UsageError
 from stark.core.evaluation import Correct, Effort, Evaluation
 from stark.core.node import ROOT, Node, Selection
@@ -41,11 +42,16 @@ class Kept(NamedTuple):
     """Whether the run had this source already."""
 
     evaluation: Evaluation
-    """The one that counts: the attempt's first, or its first final check."""
+    """The one that counts: the attempt's first, or its first final check, that was not too noisy."""
 
 
-def find_agent_run(store: Store, problem: Problem, asked: RunOptions) -> Run | None:
-    """The newest agent's run of this problem with the same judge, limits and tools; None if there is none."""
+def find_agent_run(
+    store: Store, problem: Problem, asked: RunOptions, reference: Reference
+) -> Run | None:
+    """The newest agent's run of this problem with the same judge, limits, tools and class of device; None if there is none.
+
+    Times on another number of cores cannot be compared. `reference` is the one measured now.
+    """
     for summary in store.summaries():
         if summary.strategy == AGENT and summary.problem == problem.name:
             run = store.run(summary.id)
@@ -54,8 +60,14 @@ def find_agent_run(store: Store, problem: Problem, asked: RunOptions) -> Run | N
                 asked.executor,
                 *limits_and_tools(asked),
             ):
-                return run
+                measured = store.reference(run.id)
+                if measured is None or _class(measured) == _class(reference):
+                    return run
     return None
+
+
+def _class(reference: Reference) -> str:
+    return device_class(reference.device, reference.versions)
 
 
 def agent_run(
@@ -65,7 +77,7 @@ def agent_run(
 
     `language` is that of the first candidate; a search that continues the run writes in it.
     """
-    if found := find_agent_run(store, problem, asked):
+    if found := find_agent_run(store, problem, asked, reference):
         return found
     judging = {"executor", "precision", "build_s", "memory_gb", "counters", "sanitizer"}
     options = asked.model_dump(include=judging)
@@ -87,7 +99,7 @@ def starting_point(store: Store, run: Run | None, parent: int) -> Selection:
     if parent != ROOT and (node is None or node.candidate is None):
         raise UsageError(
             f"there is no attempt {parent} with a source to start from; name an attempt of the agent's run of this "
-            "problem, or 0 for the reference"
+            "problem on this kind of machine, or 0 for the reference"
         )
     if run is not None:
         with _exclusive(store, run.id):
@@ -106,9 +118,9 @@ def keep(
 ) -> Kept:
     """Store an evaluation as an attempt.
 
-    A source that the run has already keeps its number and its first evaluation. With the effort `promote`, the
-    evaluation is also the attempt's final check, unless the attempt failed before any. A final check counts once, but
-    one that was too noisy to rank the attempt is replaced.
+    A source that the run has already keeps its number, parent and idea. With the effort `promote`, the evaluation is
+    also the attempt's final check, unless the attempt failed before any. The first evaluation of a source and its first
+    final check count; one that was too noisy to rank the attempt is replaced by the next of the same effort.
     """
     with _exclusive(store, run.id):
         known = next((node for node in store.nodes(run.id) if _is_of(node, candidate)), None)
@@ -125,6 +137,9 @@ def keep(
                 evaluation=evaluation,
             )
             _add(store, run, known)
+        elif effort == "search" and is_noisy(known.evaluation):
+            store.replace_evaluation(run.id, known.original, evaluation)
+            known = known.model_copy(update={"evaluation": evaluation})
         checked = effort == "promote" and (known.works or isinstance(evaluation, Correct))
         stored = store.promotion(run.id, known.original)
         if checked and (stored is None or is_noisy(stored)):

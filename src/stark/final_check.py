@@ -67,5 +67,6 @@ def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> list[Node]:
 
 def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:
     """Whether a candidate that passed the final check is at least as fast as `node` was in the search."""
-    best = best_node(tree.nodes, checks) if checks else None
+    confirmed = standing_of(tree.nodes, checks).confirmed
+    best = best_node(tree.nodes, checks) if confirmed else None
     return best is not None and (best.speedup_vs_eager or 0.0) >= (node.speedup_vs_eager or 0.0)

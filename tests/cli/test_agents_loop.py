@@ -10,6 +10,8 @@ from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source
 import stark as api
 from stark.core.evaluation import Evaluation
 from stark.core.node import ROOT
+from stark.core.problem import Problem
+from stark.core.reference import Reference
 from support.executor import FakeExecutor
 from support.nodes import correct, noisy
 
@@ -95,6 +97,89 @@ def test_a_final_check_counts_once_unless_it_was_too_noisy(
         ratios.append(round(api.load_run().kernel.speedup.ratio, 1))
 
     assert [5.0, 2.0, 2.0] == ratios
+
+
+def test_a_noisy_search_evaluation_is_replaced_by_the_next(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [noisy(0.2), correct(0.5), correct(0.1)]
+
+    async def evaluate(*_: object) -> Evaluation:
+        return found.pop(0)
+
+    monkeypatch.setattr(FakeExecutor, "evaluate", evaluate)
+    ratios = []
+    for _ in range(3):
+        ended = stark("evaluate", "problem.py", "good.py", "--effort", "search", "--keep")
+        ratios.append(round(api.load_run().tree.node(1).speedup_vs_eager or 0, 1))
+
+    assert [5.0, 2.0, 2.0] == ratios
+    assert "its earlier evaluation counts" in ended.out
+
+
+def test_what_is_dropped_of_a_known_source_is_said(stark: Stark) -> None:
+    evaluate = ("evaluate", "problem.py", "--effort", "search", "--keep")
+    stark(*evaluate, "good.py")
+    stark(*evaluate, "better.py")
+    ended = stark(*evaluate, "good.py", "--parent", "2", "--idea", "Fuse.")
+
+    assert "--idea and --parent are ignored, since it keeps its own" in ended.out
+    assert "ignored" not in stark(*evaluate, "good.py").out
+    assert ROOT == api.load_run().tree.node(1).parent
+
+
+def test_another_number_of_cores_is_another_run(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = ("evaluate", "problem.py", "--effort", "search", "--keep")
+    stark(*evaluate, "good.py")
+    cpu = executor._device.model_copy(update={"kind": "cpu", "processors": 1})
+    monkeypatch.setattr(executor, "_device", cpu)
+    refused = stark(*evaluate, "better.py", "--parent", "1")
+    stark(*evaluate, "better.py")
+    stark(*evaluate, "good.py")
+
+    assert 2 == refused.code and "on this kind of machine" in refused.err
+    assert [2, 1] == [run.attempts for run in api.runs()]
+
+
+def test_a_kept_evaluation_uses_the_runs_roofline_and_says_so(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = ("evaluate", "problem.py", "--effort", "search", "--keep")
+    first = stark(*evaluate, "good.py")
+    describe = FakeExecutor.describe
+
+    async def later(self: FakeExecutor, problem: Problem) -> Reference:
+        found = await describe(self, problem)
+        halved = {
+            "memory_ms": found.roofline.memory_ms / 2,
+            "compute_ms": found.roofline.compute_ms / 2,
+        }
+        return found.model_copy(update={"roofline": found.roofline.model_copy(update=halved)})
+
+    monkeypatch.setattr(FakeExecutor, "describe", later)
+    document = stark(*evaluate, "better.py", "--json").document["candidates"][0]
+    again = stark(*evaluate, "good.py")
+    shown = stark("show", document["run"], "2", "--json").document
+
+    assert "roofline: the run's estimate" not in first.out
+    assert "roofline: the run's estimate" in again.out
+    assert shown["roofline_fraction"] == document["roofline_fraction"]
+
+
+def test_the_languages_of_an_agents_candidates_are_not_claimed(stark: Stark) -> None:
+    stark("evaluate", "problem.py", "good.py", "--effort", "search", "--keep")
+    [line] = [line for line in stark("runs").out.splitlines() if " agent " in line]
+
+    assert "cpp" not in line and "pytorch" not in line
+
+
+def test_an_evaluation_says_whether_it_is_the_final_check(stark: Stark) -> None:
+    search = stark("evaluate", "problem.py", "good.py", "--effort", "search")
+
+    assert "the final check runs without --effort search" in search.out
+    assert "final check, about 10 s per file" in stark("evaluate", "problem.py", "good.py").out
 
 
 def test_a_search_continues_from_an_agents_attempts(stark: Stark) -> None:

@@ -88,3 +88,19 @@ def test_speedups_are_compared_within_their_own_windows() -> None:
     ]
 
     assert (1, 2) == standing_of(nodes, {}).ranking
+
+
+def test_a_final_check_that_is_slower_or_too_noisy_does_not_outrank_a_better_search() -> None:
+    lost, blurred = speedup(0.84, 0.3, 1.4), speedup(1.2, 0.5, 3.0)
+
+    for check in (lost, SLOW.model_copy(update={"ratio": 0.9, "low": 0.8, "high": 0.95}), blurred):
+        found = standing({1: SHARP, 2: CLOSE}, {1: check})
+        assert (2, False) == (found.best, found.confirmed)
+    assert 2 == standing({1: SHARP, 2: NOISY}, {1: lost}).best
+    assert 1 == standing({1: SHARP, 2: NOISY}, {1: blurred}).best
+
+
+def test_a_doubtful_final_check_leads_if_nothing_better_is_known() -> None:
+    found = standing({1: SHARP, 2: speedup(0.9, 0.8, 0.95)}, {1: speedup(0.84, 0.3, 1.4)})
+
+    assert (1, True) == (found.best, found.confirmed)

@@ -58,6 +58,15 @@ def test_a_cpu_says_what_its_kernels_can_use() -> None:
     ] == device_text(CPU.model_copy(update=known)).splitlines()
 
 
+def test_a_cpus_bandwidth_is_the_one_that_the_roofline_uses() -> None:
+    cpu = CPU.model_copy(update={"bandwidths_gb_s": {30_000_000: 60.0}})
+    roofline = ROOFLINE.model_copy(update={"memory_ms": 0.5})
+    text = reference_text(REFERENCE.model_copy(update={"device": cpu, "roofline": roofline}))
+
+    assert "0.5 ms at the measured bandwidth for data of this size, 60 GB/s" in text
+    assert "measured bandwidth 40 GB/s with large arrays (read plus written)" in device_text(cpu)
+
+
 @pytest.mark.parametrize(
     ("memory_ms", "compute_ms", "bound"),
     [(0.25, 0.1, "0.25 ms, memory-bound"), (0.1, 0.25, "0.25 ms, compute-bound")],

@@ -94,6 +94,8 @@ def test_at_most_five_steps_are_shown_and_the_rest_is_summed_up() -> None:
     assert [*(f"- 12% kernel_{n}" for n in range(4)), "- 50% everything else"] == list(
         step_lines(on_gpu(many, roofline(0.1)).profile)
     )
+    five = tuple(step(f"kernel_{n}", 0.164) for n in range(5))
+    assert "- 18% everything else" == list(step_lines(on_gpu(five, roofline(0.1)).profile))[5]
     assert ["- 97% kernel", "- 3% everything else"] == list(
         step_lines(on_gpu(few, roofline(0.1)).profile)
     )

@@ -62,6 +62,38 @@ def test_why_another_attempt_was_chosen_is_said() -> None:
     assert [] == list(choice_lines(found, {1: search[1]}, checks))
 
 
+def test_slower_is_claimed_only_if_the_intervals_say_so() -> None:
+    def vs(ratio: float, spread: float) -> Speedup:
+        return Speedup(reference="eager", ratio=ratio, low=ratio / spread, high=ratio * spread)
+
+    search = {1: vs(2.0, 1.1), 3: vs(2.1, 1.1), 4: vs(2.2, 1.1)}
+    found = Standing(ranking=(1, 4, 3), group=(1, 4), confirmed=True)
+    checks = {1: vs(2.9, 1.05), 3: vs(2.48, 3.0), 4: vs(2.8, 1.05)}
+
+    assert [
+        "3 looked faster in the search: too noisy to compare in the final check",
+        "4 looked faster in the search: cannot be told apart from it in the final check",
+    ] == list(choice_lines(found, search, checks))
+
+
+def test_a_doubtful_star_is_said_to_be_doubtful() -> None:
+    def vs(ratio: float, spread: float) -> Speedup:
+        return Speedup(reference="eager", ratio=ratio, low=ratio / spread, high=ratio * spread)
+
+    one = Standing(ranking=(1,), group=(1,), confirmed=True)
+    other = Standing(ranking=(2,), group=(2,), confirmed=False)
+
+    assert ["★ 1: fastest in the final check, but too noisy to report (0.84x)"] == list(
+        standing_lines(one, vs(0.84, 3.0))
+    )
+    assert ["★ 1: fastest in the final check, but slower than the reference (0.84x)"] == list(
+        standing_lines(one, vs(0.84, 1.01))
+    )
+    assert ["1: its final check was too noisy to rank (0.84x); 2 had none"] == list(
+        choice_lines(other, {1: vs(4.0, 1.1), 2: vs(3.28, 1.1)}, {1: vs(0.84, 3.0)})
+    )
+
+
 def test_a_reference_faster_than_its_roofline_is_called_doubtful() -> None:
     roof = ROOFLINE.model_copy(update={"compute_ms": 67.0})
     slow = Reference(

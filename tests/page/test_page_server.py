@@ -97,7 +97,7 @@ def test_a_recording_that_stops_early_says_so(client: starlette.TestClient) -> N
 
     run = client.get(f"/api/runs/{early['id']}").json()
     assert "recorded after 7 of 8 attempts" == run["ended"]["detail"]
-    assert "there was no final check" in run["headline"]["sentence"]
+    assert "it had no final check" in run["headline"]["sentence"]
 
 
 def test_what_is_not_there_gets_a_sentence(client: starlette.TestClient) -> None:

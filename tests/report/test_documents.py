@@ -79,7 +79,7 @@ def test_eager_is_shown_where_it_took_another_time() -> None:
 def test_a_run_that_ended_without_a_final_check_says_so() -> None:
     recorded, running = view(working(1)), view(working(1), elapsed_s=1.0)
 
-    assert "there was no final check" in run_document(recorded).headline.sentence
+    assert "it had no final check" in run_document(recorded).headline.sentence
     assert "still to come" in run_document(running).headline.sentence
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from report_samples import CANDIDATE, reference
@@ -10,6 +11,7 @@ from rich.console import Console
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct
 from stark.core.problem import Problem
+from stark.core.reference import Reference
 from stark.evaluating import Judged
 from stark.report.evaluation_document import evaluation_document
 from stark.report.evaluations import judged_text
@@ -69,7 +71,7 @@ def test_an_interval_too_wide_to_rank_by_is_called_too_noisy() -> None:
     noisy = PROFILED.model_copy(update={"candidate": doubtful})
     assert noisy.speedup_vs("eager").too_noisy
 
-    assert "too noisy" in table(noisy)
+    assert "2.00x [1.11, 3.60], too noisy" in table(noisy)
     assert "2.00x [2.00, 2.00]" in table(PROFILED)
 
 
@@ -82,6 +84,45 @@ def test_torch_compile_has_a_column_where_it_was_timed() -> None:
     assert "not measured" in table(PROFILED, without)
 
 
+def test_a_share_is_of_the_runs_roofline() -> None:
+    own = reference()
+    half = own.roofline.model_copy(
+        update={"memory_ms": own.roofline.memory_ms / 2, "compute_ms": own.roofline.compute_ms / 2}
+    )
+    files = [Judged(file="a.py", candidate=None, evaluation=PROFILED)]
+    shares = [
+        re.search(r" (\d+)% ", table_of(files, one).split("error meets")[1])
+        for one in (own, own.model_copy(update={"roofline": half}))
+    ]
+
+    assert all(shares) and 2 == round(int(shares[0][1]) / int(shares[1][1]))  # type: ignore[index]
+
+
+def test_a_file_name_is_whole_while_other_columns_can_be_left_out() -> None:
+    name = "kernels/ma_rows_with_a_long_name.py"
+    candidate = Candidate(language="cpp", source=CANDIDATE)
+    files = [Judged(file=name, candidate=candidate, evaluation=PROFILED)]
+    wide, narrow = table_of(files, width=200), table_of(files, width=120)
+
+    assert "seconds" in wide and "seconds" not in narrow
+    assert all(f"{name}  " in each for each in (wide, narrow))
+
+    doubtful = measurement(0.5).model_copy(update={"resolution_ms": 0.4})
+    noisy = PROFILED.model_copy(update={"candidate": doubtful})
+    short = [Judged(file="rmsnorm_rows.py", candidate=candidate, evaluation=noisy)]
+    assert "rmsnorm_rows.py  " in table_of(short, width=120)
+
+
+def test_the_shapes_that_the_final_check_tried_are_named() -> None:
+    checked = PROFILED.model_copy(
+        update={"effort": "promote", "generalizes": True, "shapes_tried": ("N = 33",)}
+    )
+
+    assert "; also correct with N = 33; no other shapes were tried" in table(checked)
+    assert "no other shapes were tried" in table(PROFILED.model_copy(update={"effort": "promote"}))
+    assert "other shapes" not in table(PROFILED)
+
+
 def table(*evaluations: Correct) -> str:
     candidate = Candidate(language="cpp", source=CANDIDATE)
     return table_of(
@@ -89,8 +130,11 @@ def table(*evaluations: Correct) -> str:
     )
 
 
-def table_of(files: Iterable[Judged]) -> str:
-    console = Console(width=200, markup=False)
+def table_of(
+    files: Iterable[Judged], own: Reference | None = None, width: int | None = None
+) -> str:
+    console = Console(width=width or 200, markup=False)
+    problem = Problem(name="linear", source="")
     with console.capture() as capture:
-        console.print(judged_text(Problem(name="linear", source=""), reference(), [*files]))
+        console.print(judged_text(problem, reference(), [*files], own, width))
     return capture.get()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from stark.evaluating import (
     shortfall,
 )
 from stark.evaluator.executors import RequestingExecutor, open_executor
-from stark.explain.numbers import counted
+from stark.explain.numbers import counted, listed, milliseconds
 from stark.languages import language
 from stark.options import RunOptions, checked_options
 from stark.report.agent_documents import check_document, evaluate_document
@@ -45,6 +45,12 @@ EFFORTS: dict[Effort, tuple[str, ...]] = {"search": ("eager",), "promote": ("eag
 """The references that each effort measures a candidate against."""
 
 
+EFFORT_NOTES: dict[Effort, str] = {
+    "search": "search effort, about 3 s per file; the final check runs without --effort search, about 10 s per file",
+    "promote": "final check, about 10 s per file; --effort search takes about 3 s",
+}
+"""What an evaluation was, on the screen."""
+
 CHECKED_LINES = 40
 """Lines of evidence that a check prints for each file."""
 
@@ -55,6 +61,14 @@ class Keeping(NamedTuple):
     wanted: bool = False
     parent: int = ROOT
     idea: str = ""
+
+
+class KeptIn(NamedTuple):
+    """The agent's run that keeps the evaluations."""
+
+    id: str
+    reference: Reference
+    """As measured when the run began. Its roofline is the run's."""
 
 
 class Demand(NamedTuple):
@@ -82,18 +96,27 @@ def evaluate(
         raise UsageError(f"there is no effort {effort!r}; use {' or '.join(EFFORTS)}")
     _check(asked.sanitizer, chosen, demand)
     problem, written = _read(problem_spec, inputs, paths, settings, asked)
-    _check_keeping(keeping, problem, settings.store, asked)
-    judging = _judge(problem, written, asked, chosen, consoles.console(as_json))
+    _check_keeping(keeping, settings.store)
+
+    def on_reference(reference: Reference) -> None:
+        if keeping.wanted:  # a wrong --parent is refused before the work
+            with Store.open(settings.store, create=False) as store:
+                found = find_agent_run(store, problem, asked, reference)
+                starting_point(store, found, keeping.parent)
+
+    judging = _judge(problem, written, asked, chosen, consoles.console(as_json), on_reference)
     reference, judged = run_interruptibly(judging)
     missed = _missed(judged, demand)
     run, kept = _keep(keeping, problem, reference, judged, settings.store, asked, chosen)
+    own = reference if run is None else run.reference
     if as_json:
         attempts = {file: each.attempt for file, each in kept.items()}
-        document = evaluate_document(problem, reference, judged, missed, run, attempts)
+        id = None if run is None else run.id
+        document = evaluate_document(problem, reference, judged, missed, id, attempts, own)
         consoles.print_json(document)
     else:
-        _print(problem, reference, judged, missed)
-        _print_kept(run, kept, judged)
+        _print(problem, reference, judged, missed, chosen, run)
+        _print_kept(run, kept, judged, keeping)
     if demand.junit is not None:
         _write(demand.junit, junit_xml(problem, judged, missed))
     return 0 if not missed and all(j.evaluation.status == "correct" for j in judged) else 1
@@ -134,15 +157,15 @@ def _read(
     return asked_for(loaded, asked), written
 
 
-def _check_keeping(keeping: Keeping, problem: Problem, url: str, asked: RunOptions) -> None:
+def _check_keeping(keeping: Keeping, url: str) -> None:
     """Raise UsageError or StoreError for evaluations that could not be stored, before the work."""
     if not keeping.wanted:
         if keeping.idea or keeping.parent != ROOT:
             raise UsageError("--idea and --parent describe a stored attempt; add --keep")
         return
     refuse_fleeting(url)
-    with Store.open(url, create=False) as store:
-        starting_point(store, find_agent_run(store, problem, asked), keeping.parent)
+    with Store.open(url, create=False):
+        pass
 
 
 def _keep(
@@ -153,8 +176,8 @@ def _keep(
     url: str,
     asked: RunOptions,
     effort: Effort,
-) -> tuple[str | None, dict[str, Kept]]:
-    """Store every evaluation of a candidate; returns the run's id and the attempts by file."""
+) -> tuple[KeptIn | None, dict[str, Kept]]:
+    """Store every evaluation of a candidate; returns the run and the attempts by file."""
     found = [(each.file, each.candidate, each.evaluation) for each in judged]
     if not keeping.wanted or all(candidate is None for _, candidate, _ in found):
         return None, {}
@@ -162,7 +185,8 @@ def _keep(
     with Store.open(url) as store:
         run = agent_run(store, problem, asked, written_in, reference)
         start = starting_point(store, run, keeping.parent)
-        return run.id, {
+        measured = store.reference(run.id) or reference
+        return KeptIn(run.id, measured), {
             file: keep(store, run, candidate, evaluation, effort, start, keeping.idea)
             for file, candidate, evaluation in found
             if candidate is not None
@@ -175,6 +199,7 @@ async def _judge(
     asked: RunOptions,
     effort: Effort,
     console: Console,
+    on_reference: Callable[[Reference], None],
 ) -> tuple[Reference, list[Judged]]:
     """Judge all files concurrently."""
     animated = can_redraw(console)
@@ -185,6 +210,7 @@ async def _judge(
 
     async with _executor(problem, written, asked, console) as executor:
         reference = await executor.describe(problem)
+        on_reference(reference)
         for warning in reference.warnings:
             console.print(Text(warning, "yellow"), soft_wrap=True)
         return reference, await evaluate_candidates(
@@ -240,10 +266,21 @@ def _missed(judged: Iterable[Judged], demand: Demand) -> dict[str, str]:
 
 
 def _print(
-    problem: Problem, reference: Reference, judged: Sequence[Judged], missed: dict[str, str]
+    problem: Problem,
+    reference: Reference,
+    judged: Sequence[Judged],
+    missed: dict[str, str],
+    effort: Effort,
+    run: KeptIn | None,
 ) -> None:
     console = consoles.console()
-    console.print(judged_text(problem, reference, judged))
+    own = reference if run is None else run.reference
+    console.print(judged_text(problem, reference, judged, own, console.width))
+    if run is not None and own.roofline != reference.roofline:
+        roof = milliseconds(own.roofline.floor_ms)
+        note = f"roofline: the run's estimate, {roof}, as measured when run {run.id} began"
+        console.print(Text(note, "dim"), soft_wrap=True)
+    console.print(Text(EFFORT_NOTES[effort], "dim"), soft_wrap=True)
     for file, fault in missed.items():
         console.print(Text(f"{file}: {fault}", "red"), soft_wrap=True)
     sandboxes = [each.evaluation.sandbox for each in judged if each.evaluation.sandbox]
@@ -252,14 +289,26 @@ def _print(
         console.print(Text(f"sandbox: {', '.join(common)}", "dim"), soft_wrap=True)
 
 
-def _print_kept(run: str | None, kept: dict[str, Kept], judged: Sequence[Judged]) -> None:
+def _print_kept(
+    run: KeptIn | None,
+    kept: dict[str, Kept],
+    judged: Sequence[Judged],
+    keeping: Keeping,
+) -> None:
+    """Where each evaluation is stored, and what of the request was dropped."""
+    if run is None:
+        return
     for each in judged:
         if (stored := kept.get(each.file)) is None:
             continue
         same = ", which has this source already" if stored.repeated else ""
         if stored.evaluation != each.evaluation:
             same += "; its earlier evaluation counts, not this one"
-        consoles.say(f"{each.file}: attempt {stored.attempt} of run {run}{same}")
+        given = {"--idea": bool(keeping.idea), "--parent": keeping.parent != ROOT}
+        if stored.repeated and (dropped := [name for name, wanted in given.items() if wanted]):
+            ignored = "are" if len(dropped) > 1 else "is"
+            same += f"; {listed(dropped)} {ignored} ignored, since it keeps its own"
+        consoles.say(f"{each.file}: attempt {stored.attempt} of run {run.id}{same}")
 
 
 def _check(sanitizer: bool | None, effort: Effort, demand: Demand) -> None:

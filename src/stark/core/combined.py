@@ -46,6 +46,9 @@ def correct_over(weighing: Weighing, cases: Mapping[str, Correct]) -> Correct:
         "references": measured,
         "accuracy": _worst([each.accuracy for each in cases.values()]),
         "generalizes": _all_of([each.generalizes for each in cases.values()]),
+        "shapes_tried": tuple(
+            dict.fromkeys(s for each in cases.values() for s in each.shapes_tried)
+        ),
         "sanitized": tuple(
             check for check in main.sanitized if all(check in c.sanitized for c in cases.values())
         ),

@@ -143,6 +143,9 @@ class Correct(EvaluationBase):
     generalizes: bool | None = None
     """Whether the candidate is also correct at shapes other than the problem's; None if no other shapes were tried."""
 
+    shapes_tried: tuple[str, ...] = ()
+    """The other shapes that were tried, as the changed constant, such as `N = 33`."""
+
     profile: Profile | None = None
     """Where the candidate's time goes, as its own process reported; None if there was no usable profile."""
 

@@ -6,7 +6,9 @@ overlap its interval form the group: the measurements cannot tell which of the g
 the group only if all attempts are noisy, since a noisy interval overlaps almost any other. An attempt with the same
 source as an earlier one does not count.
 
-After a final check, only the attempts that passed it count, with the speedups measured there.
+After a final check, only the attempts that passed it count, with the speedups measured there. If the best of them is
+slower than the reference or too noisy, and an attempt without a final check was clearly better in the search, the check
+ranks nothing: the attempts without one are ranked by the search's measurements.
 """
 
 from __future__ import annotations
@@ -45,12 +47,30 @@ def standing(
 
     `speedups` are the search's measurements, `checks` those of the final check.
     """
-    counting = checks or speedups
-    found = {attempt: speedup for attempt, speedup in counting.items() if speedup is not None}
-    ranking = sorted(found, key=lambda attempt: rank_key(found[attempt], attempt))
+    passed = _ranked(checks)
+    unchecked = _ranked({id: found for id, found in speedups.items() if id not in checks})
+    confirmed = bool(checks) and not _outdone(passed, unchecked)
+    found = passed if confirmed else unchecked
+    ranking = list(found)
     sharp = [each for each in ranking if not found[each].too_noisy] or ranking
     group = [each for each in sharp if found[each].overlaps(found[ranking[0]])]
-    return Standing(ranking=tuple(ranking), group=tuple(group), confirmed=bool(checks))
+    return Standing(ranking=tuple(ranking), group=tuple(group), confirmed=confirmed)
+
+
+def _ranked(speedups: Mapping[int, Speedup | None]) -> dict[int, Speedup]:
+    """The speedups of the correct attempts, fastest first."""
+    found = {attempt: speedup for attempt, speedup in speedups.items() if speedup is not None}
+    return dict(sorted(found.items(), key=lambda item: rank_key(item[1], item[0])))
+
+
+def _outdone(passed: Mapping[int, Speedup], unchecked: Mapping[int, Speedup]) -> bool:
+    """Whether the best final check says little, and the search found something better that had no final check."""
+    if not passed or not unchecked:
+        return False
+    lead, other = next(iter(passed.values())), next(iter(unchecked.values()))
+    if other.ratio <= max(1.0, lead.ratio):
+        return False
+    return lead.ratio < 1 or (lead.too_noisy and not other.too_noisy)
 
 
 def standing_of(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Standing:

@@ -69,7 +69,7 @@ def _facts(reference: Reference) -> Iterator[str]:
     timed = " for forward with backward, which is what is timed" if reference.backward else ""
     facts = [
         f"eager PyTorch takes {reference.eager.latency_ms:.4g} ms{timed}",
-        *_roofline_facts(reference.roofline, reference.eager.latency_ms),
+        *_roofline_facts(reference.roofline, reference.eager.latency_ms, reference.device),
         *_error_facts(reference),
     ]
     yield from (f"- {fact}" for fact in facts)
@@ -82,7 +82,9 @@ def _device_facts(device: Device) -> Iterator[str]:
     yield f"{device.name} ({device.architecture}), {device.processors} {processors}{threads}"
     if device.features:
         yield f"instruction sets: {', '.join(device.features)}"
-    yield f"memory {device.memory_gb:g} GB, measured bandwidth {device.bandwidth_gb_s:.0f} GB/s (read plus written)"
+    large = " with large arrays" if device.bandwidths_gb_s else ""
+    bandwidth = f"measured bandwidth {device.bandwidth_gb_s:.0f} GB/s{large}"
+    yield f"memory {device.memory_gb:g} GB, {bandwidth} (read plus written)"
     caches = (("L1 data", device.l1_kb), ("L2", device.l2_kb))
     sizes = [f"{name} cache {size:g} KB per core" for name, size in caches if size]
     yield ", ".join([*sizes, f"last-level cache {device.last_level_cache_mb:.0f} MB"])
@@ -95,10 +97,10 @@ def _device_facts(device: Device) -> Iterator[str]:
         yield f"launching a kernel from PyTorch costs about {device.launch_us:.1f} us"
 
 
-def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:
+def _roofline_facts(roofline: Roofline, eager_ms: float, device: Device) -> Iterator[str]:
     yield (
         f"least memory traffic {roofline.least_bytes / 1e6:.1f} MB: {roofline.memory_ms:.4g} ms at the "
-        "measured bandwidth"
+        f"measured bandwidth{_own_bandwidth(roofline, device)}"
     )
     yield (
         f"{roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: {roofline.compute_ms:.4g} ms "
@@ -114,6 +116,13 @@ def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:
         f"so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
         f"{eager_ms / roofline.floor_ms:.1f} times that"
     )
+
+
+def _own_bandwidth(roofline: Roofline, device: Device) -> str:
+    """The bandwidth that the roofline uses, on a CPU, where it depends on the size: caches hold small data."""
+    if not (roofline.memory_ms and device.bandwidths_gb_s):
+        return ""
+    return f" for data of this size, {roofline.least_bytes / roofline.memory_ms / 1e6:.0f} GB/s"
 
 
 def _split(arithmetic: str) -> str:

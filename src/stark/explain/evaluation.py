@@ -29,9 +29,16 @@ DRIFTED = 1.1
 """Two times of the reference that differ by more than this factor are both shown."""
 
 
-def explain(evaluation: Evaluation, reference: Reference | None = None) -> str:
-    """Everything that a reader needs, the most useful first. `reference` is the one whose time the reader knows."""
-    lines = [evidence(evaluation, reference)]
+def explain(
+    evaluation: Evaluation,
+    reference: Reference | None = None,
+    on_roofline: Evaluation | None = None,
+) -> str:
+    """Everything that a reader needs, the most useful first. `reference` is the one whose time the reader knows.
+
+    `on_roofline` is the evaluation with the run's roofline in place of its own, which the profile is relative to.
+    """
+    lines = [evidence(on_roofline or evaluation, reference)]
     if isinstance(evaluation, Correct):
         lines += profiles(evaluation)
         if evaluation.sanitized:
@@ -186,9 +193,28 @@ def speedup_text(speedup: Speedup, named: bool = True) -> str:
     return f"{speedup.ratio:.{places}f}x{versus} {interval}"
 
 
+def whole_text(speedup: Speedup, named: bool = True) -> str:
+    """Like `speedup_text`, with the interval also if it is too wide to rank: `3.28x vs eager [1.20, 5.00], too noisy`."""
+    text = speedup_text(speedup, named)
+    if not speedup.too_noisy:
+        return text
+    return text.replace(", too noisy", f" [{speedup.low:.2f}, {speedup.high:.2f}], too noisy")
+
+
 def ratio_text(speedup: Speedup) -> str:
     """The ratio alone, for a table: `2.00x`, or `noisy 2.00x`."""
     return f"{'noisy ' if speedup.too_noisy else ''}{speedup.ratio:.2f}x"
+
+
+def shapes_text(correct: Correct) -> str:
+    """Which other shapes the final check tried, so that nobody concludes more; empty before the final check."""
+    if correct.effort == "search":
+        return ""
+    if not correct.shapes_tried:
+        return "" if correct.generalizes is not None else "no other shapes were tried"
+    tried = ", ".join(correct.shapes_tried)
+    result = "also correct" if correct.generalizes else "not always correct"
+    return f"{result} with {tried}; no other shapes were tried"
 
 
 def eager_then(correct: Correct, own_ms: float | None) -> str:

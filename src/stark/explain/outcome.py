@@ -16,7 +16,7 @@ Outcome = Literal["confirmed", "unconfirmed", "refuted", "nothing", "refused"]
 _SENTENCES: dict[str, str] = {
     "confirmed": "Attempt {best} passed the final check.",
     "unconfirmed": "Attempt {best} leads by the search's own measurements; the final check is still to come.",
-    "unchecked": "Attempt {best} leads by the search's own measurements; there was no final check.",
+    "unchecked": "Attempt {best} leads by the search's own measurements; it had no final check.",
     "refuted": "None of the fastest kernels passed the final check.",
     "nothing": "No correct kernel yet, after {attempts}.",
     "refused": "The judge cannot use this problem.",

@@ -20,7 +20,7 @@ SHOWN, SHOWN_COUNTED = 5, 3
 
 
 def profile_lines(profiled: Profiled) -> Iterator[str]:
-    """A profile in at most seven short lines, the most useful first, and at most three more lines with counters."""
+    """A profile in at most eight short lines, the most useful first, and at most three more lines with counters."""
     yield f"bottleneck: {bottleneck_text(profiled)}"
     yield _achieved(profiled)
     yield from step_lines(profiled.profile)
@@ -74,7 +74,7 @@ def step_lines(profile: Profile) -> Iterator[str]:
     for step in shown:
         yield f"- {step.share:.0%} {step_text(step)}"
     rest = 1 - sum(step.share for step in shown)
-    if len(shown) < SHOWN and rest >= 0.01:
+    if rest >= 0.01:
         yield f"- {rest:.0%} everything else"
 
 

@@ -46,12 +46,20 @@ def idea(node: Node, reply: str = "") -> str:
     return ": ".join(filter(None, (repair, name)))
 
 
-def standing_lines(standing: Standing) -> Iterator[str]:
-    """Which attempt is the fastest, marked by a star, and which attempts cannot be told apart from it."""
+def standing_lines(standing: Standing, lead: Speedup | None = None) -> Iterator[str]:
+    """Which attempt is the fastest, marked by a star, and which attempts cannot be told apart from it.
+
+    `lead` is the star's speedup where it counts; a star that is too noisy or slower than the reference is said to be.
+    """
     if standing.best is None:
         return
     where = "in the final check" if standing.confirmed else "by measured speedup"
-    yield f"★ {standing.best}: fastest {where}"
+    doubt = ""
+    if lead is not None and lead.too_noisy:
+        doubt = f", but too noisy to report ({lead.ratio:.2f}x)"
+    elif lead is not None and lead.high < 1:
+        doubt = f", but slower than the reference ({lead.ratio:.2f}x)"
+    yield f"★ {standing.best}: fastest {where}{doubt}"
     if others := standing.group[1:]:
         yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
 
@@ -59,23 +67,34 @@ def standing_lines(standing: Standing) -> Iterator[str]:
 def choice_lines(
     standing: Standing, search: Mapping[int, Speedup], checks: Mapping[int, Speedup | None]
 ) -> Iterator[str]:
-    """Why the best attempt won the final check although others looked faster in the search; nothing if none did.
+    """Why the best attempt leads although others looked faster in the search or had a final check; nothing if none did.
 
     `checks` maps the attempts of the final check to their speedups; None for one that failed.
     """
     best = standing.best
-    if not standing.confirmed or best is None or best not in search:
+    if best is None or best not in search:
         return
-    own = search[best]
+    passed = {id: found for id, found in checks.items() if found is not None}
+    if not standing.confirmed:
+        for id, found in passed.items():
+            why = "too noisy to rank" if found.too_noisy else "slower"
+            yield f"{id}: its final check was {why} ({found.ratio:.2f}x); {best} had none"
+        return
+    own, lead = search[best], passed.get(best)
     faster = [id for id, found in search.items() if found.ratio > own.ratio and id != best]
     others = [id for id in faster if id not in checks]
     noisy = [id for id in others if search[id].too_noisy and not own.too_noisy]
     tied = [id for id in others if id not in noisy and search[id].overlaps(own)]
+    again = [id for id in faster if id in passed]
+    doubtful = [id for id in again if passed[id].too_noisy or (lead and lead.too_noisy)]
+    level = [id for id in again if id not in doubtful and lead and passed[id].overlaps(lead)]
     reasons: dict[str, list[int]] = {
         "too noisy to rank, so the final check took others first": noisy,
         "cannot be told apart from it; the final check went by rank": tied,
         "failed the final check": [id for id in faster if id in checks and checks[id] is None],
-        "slower in the final check": [id for id in faster if checks.get(id) is not None],
+        "too noisy to compare in the final check": doubtful,
+        "cannot be told apart from it in the final check": level,
+        "slower in the final check": [id for id in again if id not in (*doubtful, *level)],
     }
     for reason, ids in reasons.items():
         if ids:

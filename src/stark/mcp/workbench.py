@@ -27,7 +27,7 @@ from stark.evaluating import (
 )
 from stark.evaluator.executors import open_executor
 from stark.explain.device import reference_text
-from stark.explain.evaluation import explain, profiles, speedup_text
+from stark.explain.evaluation import explain, profiles, whole_text
 from stark.languages import language
 from stark.mcp.answers import Attempt, Attempts, Best, Evaluated, Examined, Measured, Profiled
 from stark.mcp.jobs import Jobs
@@ -41,6 +41,7 @@ from stark.report.agent_documents import (
 from stark.report.attempt_document import node_document
 from stark.report.document import run_document
 from stark.report.node import node_of
+from stark.report.one_roofline import on_one_roofline
 from stark.report.view import RunView
 from stark.results import Result
 from stark.store import STORE, Store
@@ -104,20 +105,25 @@ class Workbench:
     ) -> Evaluated:
         """Judge a candidate and store it as an attempt of the agent's run."""
         loaded = await self._problem(problem, inputs)
+        reference = await self._reference(loaded)
         with Store.open(self.store, create=False) as store:
-            starting_point(store, find_agent_run(store, loaded, self.asked), parent)
+            starting_point(store, find_agent_run(store, loaded, self.asked, reference), parent)
         judged = await self._judged(loaded, candidate, effort)
         run, kept = await self._kept(loaded, judged, effort, parent, idea)
         found = judged.evaluation if kept is None else kept.evaluation
+        own = reference
+        if run is not None:
+            with Store.open(self.store, create=False) as store:
+                own = store.reference(run) or reference
         correct = found if isinstance(found, Correct) else None
         return Evaluated(
             run=run,
             attempt=kept and kept.attempt,
             repeated=kept is not None and kept.repeated,
             status=found.status,
-            speedup=correct and speedup_text(correct.speedup_vs()),
+            speedup=correct and whole_text(correct.speedup_vs()),
             confirmed=correct is not None and correct.effort == "promote" and not is_noisy(found),
-            evidence=explain(found),
+            evidence=explain(found, on_roofline=on_one_roofline(found, own)),
         )
 
     async def optimize(

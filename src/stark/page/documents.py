@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from stark.agent_runs import AGENT
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
 from stark.core.measurement import speedup
@@ -47,7 +48,7 @@ class Packed:
 
 @dataclass
 class Kept:
-    """The finished attempts of the run that was read last, which never change."""
+    """The finished attempts of the run that was read last. Only those of an agent's run change: see `agent_runs.keep`."""
 
     of: tuple[int, str] | None = None
     """The store and the run."""
@@ -58,7 +59,7 @@ class Kept:
     def read(self, store: Store, view: RunView) -> None:
         """Read the attempts that finished since the last time, or all of another run."""
         of = (id(store), view.run.id)
-        if self.of != of:
+        if self.of != of or view.run.config.strategy.name == AGENT:
             self.of, self.attempts, self.packed = of, [], Packed()
         new = list(view.finished_s)[len(self.attempts) :]
         said = store.first_words(view.run.id, new) if new else {}

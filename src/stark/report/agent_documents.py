@@ -148,14 +148,18 @@ def evaluate_document(
     missed: Mapping[str, str],
     run: str | None,
     attempts: Mapping[str, int],
+    own: Reference | None = None,
 ) -> EvaluateDocument:
-    """Every candidate's evaluation; `missed` and `attempts` are by file."""
+    """Every candidate's evaluation; `missed` and `attempts` are by file.
+
+    `own` is the reference whose roofline counts: the run's, if the evaluations are kept.
+    """
     return EvaluateDocument(
         problem=problem.name,
         reference=reference,
         candidates=tuple(
             JudgedDocument(
-                **dict(evaluation_document(each.evaluation)),
+                **dict(evaluation_document(each.evaluation, own or reference)),
                 file=each.file,
                 language=each.candidate and each.candidate.language,
                 shortfall=missed.get(each.file),

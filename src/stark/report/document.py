@@ -147,7 +147,7 @@ def run_document_of(
         group=standing.group,
         confirmed=standing.confirmed,
         leaders=leaders(finished, view.promotions),
-        standing=(*standing_lines(standing), *_choice(standing, finished, view.promotions)),
+        standing=tuple(_standing_lines(standing, finished, view.promotions)),
         final_checks={
             attempt: evaluation_document(found, reference)
             for attempt, found in view.promotions.items()
@@ -173,16 +173,19 @@ def standing_among(finished: Iterable[AttemptDocument], checks: Checks) -> Stand
     return standing(speedups, {attempt: vs_eager(found) for attempt, found in checks.items()})
 
 
-def _choice(
+def _standing_lines(
     standing: Standing, finished: Iterable[AttemptDocument], checks: Checks
 ) -> Iterator[str]:
-    """Why the best attempt won, if others looked faster in the search."""
+    """What the leaders' marks mean, and why the best attempt leads if others looked faster in the search."""
     search = {
         each.attempt: found
         for each in finished
         if each.duplicate_of is None and (found := each.speedups.get("eager"))
     }
-    return choice_lines(standing, search, {id: vs_eager(each) for id, each in checks.items()})
+    checked = {id: vs_eager(each) for id, each in checks.items()}
+    where = checked if standing.confirmed else search
+    yield from standing_lines(standing, where.get(standing.best or 0))
+    yield from choice_lines(standing, search, checked)
 
 
 def leaders(finished: Sequence[AttemptDocument], checks: Checks) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ def evaluation_document(
     speedups = {name: evaluation.speedup_vs(name) for name in evaluation.references}
     return EvaluationDocument(
         status=own.status,
-        evidence=_cut(explain(own), LONGEST_EVIDENCE),
+        evidence=_cut(explain(own, on_roofline=evaluation), LONGEST_EVIDENCE),
         reason="",
         latency_ms=evaluation.latency_ms,
         speedups=speedups,

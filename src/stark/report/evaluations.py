@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -18,43 +19,87 @@ from stark.explain.evaluation import (
     evidence,
     precision_met,
     roofline_share,
-    speedup_text,
+    shapes_text,
     status,
+    whole_text,
 )
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
 from stark.explain.run import reference_line
+from stark.report.one_roofline import on_one_roofline
 from stark.report.tables import STATUS_STYLES, columns
 
 EVIDENCE_LINES = 12
 
 
-def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]) -> RenderableType:
-    """The reference and a table, then the bottleneck of each kernel, the evidence of failures, and warnings."""
+EAGER_THEN = "eager then"
+OPTIONAL = ("seconds", "language", "error meets", EAGER_THEN)
+"""Columns that a narrow screen has no room for, in the order in which they are left out; last, eager's time beside the
+candidate's."""
+
+
+def judged_text(
+    problem: Problem,
+    reference: Reference,
+    judged: Sequence[Judged],
+    own: Reference | None = None,
+    width: int | None = None,
+) -> RenderableType:
+    """The reference and a table, then the bottleneck of each kernel, the evidence of failures, and warnings.
+
+    Shares of the roofline are of the roofline of `own`, which is `reference` by default. `width` is the screen's.
+    """
     head = Text.assemble(
         (problem.name, "bold"), f" on {reference.device.name}: {reference_line(reference)}"
     )
     profiles = list(_profiles(judged))
     between = [Text()] if profiles else []
     remarks = map(_remarks, judged)
-    return Group(head, Text(), _table(reference, judged), *between, *profiles, *remarks)
+    table = _fitting(reference, judged, own or reference, width)
+    return Group(head, Text(), table, *between, *profiles, *remarks)
 
 
-def _table(reference: Reference, judged: Sequence[Judged]) -> Table:
+def _fitting(
+    reference: Reference, judged: Sequence[Judged], own: Reference, width: int | None
+) -> Table:
+    """The table without the columns that do not fit, so that file names and numbers stay whole where possible."""
+    for count in range(len(OPTIONAL) + 1):
+        table = _table(reference, judged, own, OPTIONAL[:count])
+        if width is None or _width(table) <= width:
+            return table
+    return table
+
+
+def _width(table: Table) -> int:
+    """The width of a table in which nothing is wrapped."""
+    console = Console(width=10_000)
+    return Measurement.get(console, console.options, table).maximum
+
+
+def _table(
+    reference: Reference, judged: Sequence[Judged], own: Reference, without: Sequence[str] = ()
+) -> Table:
     """One row per file, and below it one per case. Only if a file was timed against torch.compile, there is a column."""
     timed = (each.evaluation.references for each in judged if isinstance(each.evaluation, Correct))
     names = ["eager", *(["compile"] if any("compile" in names for names in timed) else [])]
     speedups = [f"vs {name}{' [95 %]' if name == 'eager' else ''}" for name in names]
     numbers = ("latency", *speedups, "roofline", "error meets", "seconds")
-    table = columns("file", "language", "status", numbers=numbers)
+    texts = [name for name in ("file", "language", "status") if name not in without]
+    table = columns(*texts, numbers=tuple(name for name in numbers if name not in without))
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+
+    def add(*cells: str | Text) -> None:
+        named = zip(("file", "language", "status", *numbers), cells, strict=True)
+        table.add_row(*(cell for name, cell in named if name not in without))
+
     for each in judged:
-        evaluation = each.evaluation
+        evaluation = on_one_roofline(each.evaluation, own)
         measured, cases = [""] * (len(names) + 3), {}
         if isinstance(evaluation, Correct):
-            measured = _measured(evaluation, names, reference.latency_ms)
+            own_ms = None if EAGER_THEN in without else reference.latency_ms
+            measured = _measured(evaluation, names, own_ms)
             cases = evaluation.cases
-        table.add_row(
+        add(
             each.file,
             each.candidate.language if each.candidate else "",
             Text(status(evaluation), STATUS_STYLES[evaluation.status]),
@@ -63,16 +108,17 @@ def _table(reference: Reference, judged: Sequence[Judged]) -> Table:
         )
         for case, found in cases.items():
             seconds = f"{sum(found.seconds.values()):.1f}"
-            own_ms = reference.cases[case].latency_ms if case in reference.cases else None
+            known = case in reference.cases and EAGER_THEN not in without
+            own_ms = reference.cases[case].latency_ms if known else None
             figures = _measured(found, names, own_ms)
-            table.add_row(Text(f"  {case}", "dim"), "", "", *figures, seconds)
+            add(Text(f"  {case}", "dim"), "", "", *figures, seconds)
     return table
 
 
 def _measured(correct: Correct, names: Sequence[str], own_ms: float | None) -> list[str]:
     """The figures of a correct candidate, against the named references; `own_ms` is the reference's time shown above."""
     speedups = (
-        speedup_text(correct.speedup_vs(name), named=False)
+        whole_text(correct.speedup_vs(name), named=False)
         if name in correct.references
         else "not measured"
         for name in names
@@ -100,6 +146,8 @@ def _remarks(each: Judged) -> Text:
         text.append(f"\n{each.file}: ", "bold").append(accuracy_text(each.evaluation.accuracy))
         if each.evaluation.weighing is not None:
             text.append(", in the case closest to its budget")
+        if shapes := shapes_text(each.evaluation):
+            text.append(f"; {shapes}")
     else:
         lines = evidence(each.evaluation).strip().splitlines()
         shown = "\n  ".join(lines[:EVIDENCE_LINES])

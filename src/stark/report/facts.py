@@ -13,8 +13,9 @@ from stark.explain.evaluation import (
     measured,
     objective_text,
     roofline_text,
-    speedup_text,
+    shapes_text,
     verdict,
+    whole_text,
 )
 from stark.explain.numbers import first_line, milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
@@ -90,8 +91,9 @@ def _measurements(correct: Correct) -> Facts:
         yield "objective", objective_text(weighing)
         yield "latency", f"{milliseconds(correct.latency_ms)} (geometric mean)"
     for name in correct.references:
-        speedup = verdict(correct) if name == "eager" else speedup_text(correct.speedup_vs(name))
-        yield name, f"{milliseconds(correct.reference_ms(name))}, so {speedup}"
+        speedup = correct.speedup_vs(name)
+        text = whole_text(speedup) if speedup.too_noisy or name != "eager" else verdict(correct)
+        yield name, f"{milliseconds(correct.reference_ms(name))}, so {text}"
     if weighing is None:
         yield from _limits(correct)
         return
@@ -109,6 +111,8 @@ def _limits(correct: Correct) -> Facts:
     allclose = f"KernelBench's allclose {'passes' if accuracy.allclose else 'fails'}"
     yield "accuracy", f"{accuracy_text(accuracy)}; {against}; {allclose}"
     yield "precision", f"{accuracy.precision} was asked for"
+    if shapes := shapes_text(correct):
+        yield "other shapes", shapes
     if correct.profiled is not None:
         yield "profile", "\n".join(profile_lines(correct.profiled))
     yield "device", device_line(correct.device)

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from stark.agent_runs import AGENT
 from stark.core.usage import Spent
 from stark.explain.evaluation import accuracy_text, ratio_text, speedup_text
 from stark.explain.numbers import counted, listed, milliseconds
@@ -73,7 +74,7 @@ def runs_table(runs: Sequence[RunLine]) -> Table:
             each.id,
             f"{each.created:%m-%d %H:%M}",
             each.strategy,
-            each.language,
+            "" if each.strategy == AGENT else each.language,  # an agent mixes languages
             f"{each.attempts}/{each.budget_attempts}",
             str(each.correct),
             each.latency_text,

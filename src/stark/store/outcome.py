@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
     """The fastest attempt by the rules of `core.standing`; None if these rules rank no attempt."""
 
     best: Correct | None
-    """The best attempt's evaluation: from the final check if there was one, otherwise from the search."""
+    """The best attempt's evaluation: from the final check if `confirmed`, otherwise from the search."""
 
     roles: dict[str, Spent]
     """What the calls of the counted attempts cost, by role. Attempts in flight are included."""
@@ -72,8 +72,8 @@ class Outcome(NamedTuple):
 
     @property
     def confirmed(self) -> bool:
-        """Whether a final check has judged any attempt; if so, `best_attempt` is one that passed it."""
-        return bool(self.checks)
+        """Whether the final check decides; if so, `best_attempt` is one that passed it."""
+        return bool(self.checks) and (self.best_attempt is None or self.best_attempt in self.checks)
 
     @property
     def spent(self) -> Spent:
@@ -94,7 +94,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     best_attempt = best_of(finished, checks)
     best: Correct | None = None
     if best_attempt is not None:
-        table = PromotionRow if checks else NodeRow
+        table = PromotionRow if best_attempt in checks else NodeRow
         query = select(table.evaluation).where(
             table.run_id == run_id, table.attempt == best_attempt
         )

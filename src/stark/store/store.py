@@ -383,6 +383,16 @@ class Store:
             connection.execute(insert(NodeRow), own | codec.node_values(node))
             _note_elapsed(connection, run_id, elapsed_s)
 
+    def replace_evaluation(self, run_id: str, attempt: int, evaluation: Evaluation) -> None:
+        """Store another evaluation of a finished attempt in place of its own. Raises StoreError if there is no such attempt."""
+        which = NodeRow.run_id == run_id, NodeRow.attempt == attempt
+        doing = f"replacing the evaluation of attempt {attempt} of run {run_id}"
+        with self._writing(doing, run_id) as connection:
+            values = codec.evaluation_values(evaluation)
+            changed = connection.execute(update(NodeRow).where(*which).values(**values))
+            if changed.rowcount == 0:
+                raise StoreError(f"{doing} failed: the store has no such attempt")
+
     def nodes(self, run_id: str) -> list[Node]:
         """The finished attempts, in the order in which they finished."""
         return list(self.each_node(run_id))

@@ -21,6 +21,8 @@ class RunSummary(Frozen):
     problem: str
     strategy: str
     language: str
+    """In which a search writes; the attempts of an agent's run may be in others, too."""
+
     device: str | None = None
     """The device that the run was judged on; None until the reference was measured."""
 
@@ -35,7 +37,7 @@ class RunSummary(Frozen):
     """The fastest attempt by the rules of `core.standing`; None if these rules rank no attempt."""
 
     latency_ms: float | None
-    """Latency of the best attempt, from the final check if there was one."""
+    """Latency of the best attempt, from the final check if it had one."""
 
     speedup: Speedup | None
     """Speedup of the best attempt against eager."""
@@ -55,7 +57,8 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
     for run_id, body, ended, reference in connection.execute(query.order_by(RunRow.number.desc())):
         finished, checked = attempts[run_id], checks[run_id]
         best = best_of(finished, {attempt: check.speedup for attempt, check in checked.items()})
-        measured = checked or {one.id: Check(one.latency_ms, one.speedup) for one in finished}
+        searched = {one.id: Check(one.latency_ms, one.speedup) for one in finished}
+        measured = checked if best in checked else searched
         latency_ms, speedup = measured.get(best or 0, Check())
         config = body["config"]
         summaries.append(
@@ -72,7 +75,7 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
                 best_attempt=best,
                 latency_ms=latency_ms,
                 speedup=speedup,
-                confirmed=best is not None and bool(checked),
+                confirmed=best in checked,
                 ended=ended,
             )
         )

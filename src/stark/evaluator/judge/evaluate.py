@@ -110,13 +110,13 @@ def generalizes(
     patience: Patience,
     built: Built,
     variants: Iterable[tuple[str, PreparedReference]],
-) -> tuple[bool | None, tuple[str, ...]]:
-    """Return whether a correct candidate is correct at other shapes too, and a warning per failure.
+) -> tuple[bool | None, tuple[str, ...], tuple[str, ...]]:
+    """Return whether a correct candidate is correct at other shapes too, the shapes tried, and a warning per failure.
 
     `variants` yields each changed constant as text, such as `N = 33`, with the changed problem. The
     first returned value is None if no variant could be tried.
     """
-    tried, failures = 0, []
+    tried, failures = [], []
     for change, prepared in variants:
         attempt = Attempt(request.model_copy(update={"effort": "search"}), patience)
         try:
@@ -129,8 +129,8 @@ def generalizes(
             if isinstance(verdict.evaluation, OutOfMemory):
                 continue  # the original problem, which is loaded too, may take the memory
             failures.append(f"shape-specialized: {verdict.evaluation.status} with {change}")
-        tried += 1
-    return (not failures if tried else None), tuple(failures)
+        tried.append(change)
+    return (not failures if tried else None), tuple(tried), tuple(failures)
 
 
 def finished(attempt: Attempt, evaluation: Result) -> Result:

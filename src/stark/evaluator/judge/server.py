@@ -183,11 +183,11 @@ class Judge:
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
-                    tried = islice(self._variants(prepared), SHAPES_TRIED)
-                    found, failures = generalizes(request, attempt.patience, built, tried)
-                    del tried  # closes the last variant
+                    others = islice(self._variants(prepared), SHAPES_TRIED)
+                    found, tried, failures = generalizes(request, attempt.patience, built, others)
+                    del others  # closes the last variant
                     warnings = (*evaluation.warnings, *failures)
-                    update = {"generalizes": found, "warnings": warnings}
+                    update = {"generalizes": found, "shapes_tried": tried, "warnings": warnings}
                     evaluation = evaluation.model_copy(update=update)
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
