@@ -20,13 +20,10 @@ from stark.core.node import ROOT, Node, Selection
 from stark.core.plan import Plan, short_name
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.core.run import Ended, Run
+from stark.core.run import AGENT, Ended, Run
 from stark.core.standing import is_noisy
 from stark.options import RunOptions
 from stark.store import Store
-
-AGENT = "agent"
-"""The strategy's name in these runs, their models' name, and the role of the agent's attempts."""
 
 WAITING = Ended(kind="exhausted", detail="evaluated for an agent")
 

@@ -22,6 +22,9 @@ Stop = Literal["budget", "auto"]
 WINDOW_TOKENS = 32_000
 """Default prompt limit in tokens, larger than any prompt of the recorded runs."""
 
+AGENT = "agent"
+"""The strategy's name in these runs, their models' name, and the role of the agent's attempts."""
+
 RECORDED = "recorded:"
 """Prefix of a model's name in a run whose replies come from a recording."""
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from stark.agent_runs import AGENT
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
 from stark.core.measurement import speedup
 from stark.core.node import ROOT, Node
+from stark.core.run import AGENT
 from stark.page.devices import devices_document
 from stark.page.memory import give_back_memory
 from stark.report.attempt_document import AttemptDocument, attempt_document, node_document_of

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.agent_runs import AGENT
+from stark.core.run import AGENT
 from stark.core.usage import Spent
 from stark.explain.evaluation import accuracy_text, ratio_text, speedup_text
 from stark.explain.numbers import counted, listed, milliseconds
