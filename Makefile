@@ -4,7 +4,7 @@
 # Bytecode is kept whatever the environment says: without it, each worker compiles all tests for seven seconds.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast exploits chaos check docs bench setup clean
+.PHONY: demo test test-long test-fast exploits chaos check docs bench setup clean
 
 setup:
 	@scripts/setup
@@ -12,8 +12,11 @@ setup:
 demo: setup  ## optimize an example with recorded replies; builds, checks and timings are live
 	@scripts/demo
 
-test: setup  ## all tests that this machine can run
-	$(PYTEST)
+test: setup  ## all tests that this machine can run, without the longest
+	$(PYTEST) -m "not long"
+
+test-long: setup  ## the longest, which say little that faster tests do not say
+	$(PYTEST) -m long
 
 test-fast: setup  ## tests that start no judge and take at most about half a second each
 	$(PYTEST) -m "not slow"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,33 +58,45 @@ class Quick:
         await self._judge.close()
 
 
+Trips = Callable[[str], tuple[Inhabitant, Result]]
+
+OFTEN = (
+    "torch Sequential",
+    "torch MultiheadAttention",
+    "transformers LlamaDecoderLayer sdpa",
+    "timm SwinTransformerBlock",
+    "torchvision BasicBlock",
+    "own Block",
+)
+"""Those that `make test` tries; `make test-long` tries all."""
+
+
 @pytest.fixture(scope="module")
-def trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Inhabitant, Result]]:
-    """Every module with the result of its search."""
+def trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trips]:
+    """A module by its name, with the result of its search."""
     folder = tmp_path_factory.mktemp("trips")
-    modules = {name: make() for name, make in ZOO.items()}
-    problems = {name: stark.capture(one.module, recorded(one)) for name, one in modules.items()}
+    judge = Quick(open_executor("local:cpu", Limits(timing_budget_s=0.05)))
+    found: dict[str, tuple[Inhabitant, Result]] = {}
 
-    async def search() -> list[Result]:
-        judge = Quick(open_executor("local:cpu", Limits(timing_budget_s=0.05)))
-        try:
-            return [
-                await stark.aoptimize(
-                    problem,
-                    model=f"exec[scripted]:cat {replied(folder, number, problem)}",
-                    strategy="sampling",
-                    language="pytorch",
-                    attempts=1,
-                    judge=judge,
-                    store=f"sqlite:///{folder}/runs.db",
-                )
-                for number, problem in enumerate(problems.values())
-            ]
-        finally:
-            await judge.close()
+    def trip(name: str) -> tuple[Inhabitant, Result]:
+        if name not in found:
+            one = ZOO[name]()
+            problem = stark.capture(one.module, recorded(one))
+            searched = stark.aoptimize(
+                problem,
+                model=f"exec[scripted]:cat {replied(folder, len(found), problem)}",
+                strategy="sampling",
+                language="pytorch",
+                attempts=1,
+                judge=judge,
+                store=f"sqlite:///{folder}/runs.db",
+            )
+            found[name] = one, runner.run(searched)
+        return found[name]
 
-    found = zip(modules.items(), asyncio.run(search()), strict=True)
-    return {name: (one, result) for (name, one), result in found}
+    with asyncio.Runner() as runner:
+        yield trip
+        runner.run(judge.close())
 
 
 def replied(folder: Path, number: int, problem: Problem) -> Path:
@@ -95,9 +107,11 @@ def replied(folder: Path, number: int, problem: Problem) -> Path:
     return path
 
 
-@pytest.fixture(params=ZOO)
-def trip(request: pytest.FixtureRequest, trips: dict[str, Any]) -> Iterator[tuple[Inhabitant, Any]]:
-    one, result = trips[request.param]
+@pytest.fixture(
+    params=[pytest.param(each, marks=() if each in OFTEN else pytest.mark.long) for each in ZOO]
+)
+def trip(request: pytest.FixtureRequest, trips: Trips) -> Iterator[tuple[Inhabitant, Any]]:
+    one, result = trips(request.param)
     yield copy.deepcopy(one), result
 
 

@@ -15,6 +15,7 @@ from support.examples import guide_example
 SMALL = guide_example(language("cpp")).problem.source.replace("ROWS = 4096", "ROWS = 256")
 
 
+@pytest.mark.long
 @pytest.mark.judge
 def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Path) -> None:
     (workplace / "problem.py").write_text(SMALL)

@@ -264,6 +264,7 @@ def on_one_core() -> Iterator[None]:
     os.sched_setaffinity(0, allowed)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.judge
 @pytest.mark.skipif(language("cpp").missing() is not None, reason="no C++ compiler")

@@ -13,6 +13,7 @@ from support.storm import LIMITS, storm
 pytest.importorskip("torch")
 
 
+@pytest.mark.long
 @pytest.mark.judge
 async def test_every_candidate_gets_its_own_status_and_nothing_grows() -> None:
     executor = open_executor("local:cpu", LIMITS)

@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -248,24 +249,35 @@ def _claim_waiting(folder: Path, most: int) -> list[str]:
 
 def _claim(path: Path) -> bool:
     """Claim a request. A claim lists those who died while they had it, then its owner."""
-    dead = ""
-    if path.exists() and not _is_live(path):
-        aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.stale")
-        try:
-            path.rename(aside)  # one worker succeeds
-        except FileNotFoundError:
-            return False
-        if _is_live(aside):  # another one had claimed it in between
-            aside.rename(path)
-            return False
-        dead = aside.read_text()
-        aside.unlink()
     try:
         with path.open("x") as file:
-            file.write(f"{dead}{_us()}\n")
+            file.write(f"{_us()}\n")
     except FileExistsError:
-        return False
+        return not _is_live(path) and _take_over(path)
     return True
+
+
+def _take_over(stale: Path) -> bool:
+    """Claim a dead worker's request. The mark keeps out other workers; that of one that dies here is removed later."""
+    mark = stale.with_name(f"{stale.name}.taken")
+    try:
+        mark.hardlink_to(stale)
+    except FileNotFoundError:
+        return False
+    except FileExistsError:
+        with suppress(FileNotFoundError):
+            if time.time() - mark.stat().st_ctime > STALE_S:
+                mark.unlink()
+        return False
+    try:
+        if _is_live(stale):
+            return False
+        part = stale.with_name(f"{stale.name}.{secrets.token_hex(4)}.part")
+        part.write_text("\n".join([*_owners(stale), _us(), ""]))
+        part.rename(stale)
+        return True
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def _owners(claim: Path) -> list[str]:

@@ -189,7 +189,10 @@ def line_of(code: str, text: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", BUFFERS)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(each, marks=pytest.mark.long if n > 2 else ()) for n, each in enumerate(BUFFERS)],
+)
 def test_an_access_outside_of_a_buffer_is_found_with_its_line(found: Found, fault: str) -> None:
     code, expected = BUFFERS[fault]
     text = source(code)
