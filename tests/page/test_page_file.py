@@ -21,6 +21,12 @@ from stark.report.document import RunDocument, run_document
 from stark.report.markdown import run_markdown
 from stark.report.view import RunView
 
+ROOT = Path(__file__).parents[2]
+EVERY = [
+    *SHIPPED,
+    *sorted((ROOT / "examples" / "recordings").glob("*.json")),
+    *sorted((ROOT / "src" / "stark" / "demo").glob("*.json.gz")),
+]
 MOST_BYTES, MOST_ATTEMPTS = 2_000_000, 30
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -47,7 +53,7 @@ def unpacked(file: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
 def test_every_shipped_recording_as_one_file(path: Path, page: Any, tmp_path: Path) -> None:
     view = RunView.of_recording(read_recording(path))
     text, document = html_file(view), run_document(view)
