@@ -18,8 +18,8 @@ class Model(nn.Module):
         return torch.stack(states, dim=1)
 
 
-BATCH = 16
-STEPS = 128
+BATCH = 128
+STEPS = 192
 CHANNELS = 256
 
 

@@ -275,7 +275,7 @@ def test_on_postgresql_a_run_is_refused_until_the_lease_of_its_killed_process_en
             asyncio.run(samples.work(store, run, replies=replies))
         assert [] == model.asked
         resumed_soon(store, run, replies)
-        assert time.monotonic() - since < 3 * LEASE_S
+        assert time.monotonic() - since < LEASE_S + 5.0
     check_whole(stored(server_url))
 
 

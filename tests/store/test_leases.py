@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 
 import pytest
 import store_samples as samples
@@ -16,17 +17,27 @@ from stark.store import Store, leases
 from support.postgres import Server
 
 RUN = "relu-1a"
-LEASE_S = 0.3
 
 
 @pytest.fixture
-def two(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Store, Store]]:
-    """One store, opened twice, whose leases last LEASE_S."""
-    monkeypatch.setattr(leases, "LEASE_S", LEASE_S)
+def two(postgres: Server) -> Iterator[tuple[Store, Store]]:
+    """One store, opened twice. Its leases last longer than any test, unless a test ends them."""
     url = postgres.url()
     with Store.open(url) as one, Store.open(url) as other:
         one.create_run(samples.run(RUN))
         yield one, other
+
+
+def end_leases(store: Store) -> None:
+    """End all leases, as if their time had passed."""
+    with store._database._engine.begin() as connection:
+        connection.execute(text("UPDATE leases SET ends = clock_timestamp() - interval '1 second'"))
+
+
+def ends(store: Store) -> list[datetime]:
+    """When each lease ends, oldest lease first."""
+    with store._database.reading("reading leases") as connection:
+        return list(connection.scalars(text("SELECT ends FROM leases ORDER BY number")))
 
 
 def stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,22 +51,27 @@ def test_a_run_is_refused_with_its_holder_and_the_end_of_the_lease(
     one, other = two
     with one.exclusive(RUN):
         said = (
-            rf"run {RUN} is being worked on by process \d+ on \S+, whose lease ends in 1 s unless renewed; wait for it "
+            rf"run {RUN} is being worked on by process \d+ on \S+, whose lease ends in 30 s unless renewed; wait for it "
             "or stop it"
         )
         with pytest.raises(Held, match=said), other.exclusive(RUN):
             pass
 
 
-def test_a_lease_is_renewed_for_as_long_as_it_is_held(two: tuple[Store, Store]) -> None:
+def test_leases_are_renewed_for_as_long_as_they_are_held(
+    two: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, other = two
+    monkeypatch.setattr(leases, "LEASE_S", 3.0)  # renewed every second
     with one.exclusive(RUN), one.exclusive("another"):
-        until = time.monotonic() + 3 * LEASE_S
-        while time.monotonic() < until:
-            for name in (RUN, "another"):
-                with pytest.raises(Held), other.exclusive(name):
-                    pass
-            time.sleep(LEASE_S / 10)
+        for _ in range(2):
+            before = ends(other)
+            assert 2 == len(before)
+            while any(now <= then for now, then in zip(ends(other), before, strict=True)):
+                time.sleep(0.05)
+        for name in (RUN, "another"):
+            with pytest.raises(Held), other.exclusive(name):
+                pass
     with other.exclusive(RUN), other.exclusive("another"):
         pass
 
@@ -69,11 +85,11 @@ def test_a_former_holder_writes_nothing(
     stand_still(monkeypatch)
     with one.exclusive(RUN):
         one.note_elapsed(RUN, 1.0)
-        time.sleep(LEASE_S)
+        end_leases(other)
         one.note_elapsed(RUN, 2.0)  # nobody has taken the run over, so this renews the lease
         with pytest.raises(Held), other.exclusive(RUN):
             pass
-        time.sleep(LEASE_S)
+        end_leases(other)
         with other.exclusive(RUN):
             before = other.progress(), other.calls(RUN), other.spent(RUN)
             writes = (
@@ -110,13 +126,13 @@ def test_nothing_is_taken_over_in_the_middle_of_a_write(
     one, other = two
     stand_still(monkeypatch)
     with one.exclusive(RUN):
+        end_leases(other)
         with one._writing("standing still", RUN):
-            time.sleep(LEASE_S)
             begun = time.monotonic()
             with pytest.raises(Held, match="ends in 0 s"), other.exclusive(RUN):
                 pass
             assert time.monotonic() - begun < 1.0
-        time.sleep(LEASE_S)
+        end_leases(other)
         with other.exclusive(RUN):
             pass
 
