@@ -20,9 +20,10 @@ from stark.core.candidate import Candidate
 from stark.core.device import device_class
 from stark.core.errors import ProblemError, TryAgain, UsageError
 from stark.core.evaluation import Evaluation, Unusable
-from stark.core.node import Node, Selection
+from stark.core.node import TUNER, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
+from stark.core.tuning import Tuning
 from stark.correspondence import Correspondence, Desk, Replies
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
@@ -30,11 +31,14 @@ from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
 from stark.problems import check_visible
+from stark.recorded import RecordedReplies
 from stark.search.policies.base import Policy
+from stark.search.policies.recorded import Recorded
 from stark.search.tree import Tree
 from stark.stopping import enough
 from stark.store import Store
 from stark.strategies import policy_of, team_of
+from stark.tuning import is_due, next_tuned, race, tuned
 
 
 async def work_on(
@@ -113,7 +117,7 @@ def _ledger(run: Run, store: Store, shared: Ledger | None) -> Ledger:
     ledger = Ledger(
         run.config.budget,
         shared,
-        attempts=len(store.selections(run.id)),
+        attempts=store.attempts(run.id),
         spent=store.spent(run.id).get(run.id),
         elapsed_s=store.elapsed_s(run.id),
     )
@@ -197,15 +201,25 @@ class Session:
             if begun := next(waiting, None):
                 yield begun
                 continue
-            if self._end():
-                return
             attempt = self.tree.next_attempt
-            selection = self.policy.select(self.tree, self._random(attempt, "policy"))
+            selection = self._next_tuned(attempt)
             if selection is None:
-                return
-            self.desk.ledger.begin_attempt()
+                if self._end():
+                    return
+                selection = self.policy.select(self.tree, self._random(attempt, "policy"))
+                if selection is None:
+                    return
+            if selection.counts:
+                self.desk.ledger.begin_attempt()
             self.tree.begin(attempt, selection)
             yield attempt, selection
+
+    def _next_tuned(self, attempt: int) -> Selection | None:
+        """The selection of an attempt that a race has written already: the next one in a recording, else any."""
+        if isinstance(self.policy, Recorded):
+            selection = self.policy.selections.get(attempt)
+            return None if selection is None or selection.counts else selection
+        return next_tuned(self.tree) if self.run.config.tune_seconds else None
 
     async def _store_begun(self, beginning: Mapping[int, Selection]) -> None:
         """Store the attempts that no earlier session began."""
@@ -227,7 +241,7 @@ class Session:
         if draft.source is not None:
             candidate = Candidate(language=self.run.config.language, source=draft.source)
             duplicate_of, evaluation = await self._evaluated(attempt, candidate)
-        return Node(
+        node = Node(
             id=attempt,
             parent=selection.parent,
             action=selection.action,
@@ -237,10 +251,27 @@ class Session:
             candidate=candidate,
             evaluation=evaluation,
             duplicate_of=duplicate_of,
+            changes=draft.changes,
         )
+        return node.model_copy(update={"tuning": await self._raced(node)})
+
+    async def _raced(self, node: Node) -> Tuning | None:
+        """Race the variants of a finished attempt if it is among the fastest; None if there is no race."""
+        if isinstance(self.desk.replies, RecordedReplies):
+            return self.desk.replies.tuning(node.id)
+        ended, seconds = self._end(), self.run.config.tune_seconds
+        late = ended is not None and ended.kind == "minutes"
+        if late or not seconds or node.candidate is None or not is_due(node, self.tree):
+            return None
+        self.desk.emit(Stepped(node.id, TUNER))
+        chance, device = self._random(node.id, TUNER), self.reference.device
+        problem, executor = self.run.problem, self.executor
+        return await race(problem, node.candidate, executor, device, seconds, chance)
 
     async def _draft(self, attempt: int, selection: Selection) -> Draft:
-        """What the team writes."""
+        """What the team writes, or what a race of the parent has found."""
+        if not selection.counts:
+            return tuned(self.tree.node(selection.parent))
         config = self.run.config
         work = Assignment(
             problem=self.run.problem,
@@ -250,6 +281,7 @@ class Session:
             selection=selection,
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
+            tunes=config.tune_seconds > 0,
         )
         return await self.team.write(
             work, Correspondence(self.desk, attempt, self._replies[attempt]).ask

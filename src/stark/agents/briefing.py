@@ -21,6 +21,7 @@ from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
 from stark.explain.device import device_text, signature_text
 from stark.explain.evaluation import evidence, explain
+from stark.explain.run import changes_text
 from stark.languages import Language
 from stark.languages.base import Lessons
 
@@ -45,10 +46,13 @@ class Brief:
     cuts: Mapping[int, Kept] = field(default_factory=dict)
     """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
 
+    tunes: bool = False
+    """Whether candidates may declare constants to be tuned."""
+
     @property
     def lessons(self) -> Lessons:
         """The guide to the language, with the techniques that fit the reference's profile."""
-        return self.language.lessons(self.reference, self.problem.declared.backward)
+        return self.language.lessons(self.reference, self.problem.declared.backward, self.tunes)
 
     def common(self) -> dict[str, str]:
         """The facts that every prompt may use."""
@@ -229,8 +233,12 @@ def _first_line(text: str) -> str:
 def _title(brief: Brief, node: Node) -> str:
     """An attempt's number, where it started, and its plan's name."""
     start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
-    origin = f"a repair of {start}" if node.action == "debug" else f"from {start}"
+    origin = {"debug": f"a repair of {start}", "tune": f"{start} with other constants"}.get(
+        node.action, f"from {start}"
+    )
     repaired = brief.window.repaired_by.get(node.id, node.parent)
     if repaired != node.parent:
         origin = f"a later repair of attempt {repaired}"
+    if node.changes:
+        return f"attempt {node.id}, {origin}: {changes_text(node.changes)}"
     return f"attempt {node.id}, {origin}" + (f": {node.plan.name}" if node.plan else "")

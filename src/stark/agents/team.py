@@ -16,6 +16,7 @@ from stark.core.plan import Edit, Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
+from stark.core.tuning import Change
 from stark.languages import Language
 from stark.search.tree import Tree
 
@@ -33,13 +34,23 @@ class Assignment:
     window_tokens: int = WINDOW_TOKENS
     """Prompt limit in tokens, as `core.usage` estimates them."""
 
+    tunes: bool = False
+    """Whether candidates may declare constants to be tuned."""
+
     def brief(self, role: RoleName, alone: bool = False) -> Brief:
         """The input of a role's prompt; `alone` hides the rest of the tree."""
         parent = self.selection.parent
         seen = (
             lone_window(self.tree, parent) if alone else window(self.tree, parent, role, self.rng)
         )
-        return Brief(self.problem, self.language, self.reference, seen, self.window_tokens)
+        return Brief(
+            self.problem,
+            self.language,
+            self.reference,
+            seen,
+            self.window_tokens,
+            tunes=self.tunes,
+        )
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,8 @@ class Draft:
     fault: str = ""
     plan: Plan | None = None
     edits: tuple[Edit, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """The constants of the parent that have other values, if nobody wrote the source."""
 
 
 class Team(Protocol):

@@ -20,7 +20,7 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
@@ -50,6 +50,9 @@ class Evaluate(Frozen):
     tools: Tools = Tools()
     device_class: str | None = None
     """Like `Describe.device_class`."""
+
+    nonce: str = ""
+    """Makes a measurement that is repeated another request: the answer to an equal one may be reused."""
 
 
 class Cancel(Frozen):

@@ -88,7 +88,11 @@ class RunDocument(Frozen):
     """What the leaders' marks mean, and why the best one won although others looked faster."""
 
     final_checks: dict[int, EvaluationDocument]
+    made: int
+    """The number of finished attempts. What tuning found counts neither here nor in the next two figures."""
+
     correct: int
+
     statuses: dict[str, int]
     """The number of attempts by status."""
 
@@ -127,9 +131,10 @@ def run_document_of(
     failures, repaired = failures_repaired(finished)
     standing, reference = standing_among(finished, view.promotions), view.reference
     by_id = {each.attempt: each for each in finished}
+    made = [each for each in finished if each.counts]
     return RunDocument(
         run=view.run,
-        headline=headline(view, standing, best, len(finished), reply),
+        headline=headline(view, standing, best, len(made), reply),
         facts=tuple(run_facts(view)),
         device=reference and device_class(reference.device, reference.versions),
         reference=reference,
@@ -152,8 +157,9 @@ def run_document_of(
             attempt: evaluation_document(found, reference)
             for attempt, found in view.promotions.items()
         },
-        correct=sum(each.works for each in finished),
-        statuses=dict(Counter(each.status for each in finished)),
+        correct=sum(each.works for each in made),
+        made=len(made),
+        statuses=dict(Counter(each.status for each in made)),
         failures_taken_up=failures,
         failures_repaired=repaired,
         spent=view.spent,

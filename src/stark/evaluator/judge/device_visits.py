@@ -45,7 +45,7 @@ the cost of a turn is not subtracted."""
 LEAST_MS = 0.001
 """The least time that is reported for a call."""
 
-RESOLUTION_MS: dict[Effort, float] = {"search": 0.004, "promote": 0.0015}
+RESOLUTION_MS: dict[Effort, float] = {"race": 0.004, "search": 0.004, "promote": 0.0015}
 RESOLUTION_SHARE = 0.004
 """By how much two programs that are the same may differ steadily: milliseconds, and a share of the time. Less in a final
 check, where each round has another process of the candidate."""
