@@ -91,12 +91,17 @@ def main() -> int:
     parser.add_argument("--kernelbench", type=Path, help="a checkout, for recordings without text")
     parser.add_argument("--tune-seconds", type=float, default=60.0, help="of the device, for each")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="kernels whose name contains this text")
     parser.add_argument("--efforts", action="store_true", help="time evaluations; tune nothing")
     parser.add_argument("--json", type=Path, help="append each kernel's line to this file")
     options = parser.parse_args()
     kind = device_kind(options.executor)
     every = _given(options.kernels) if options.kernels else _recorded(options.kernelbench)
-    kernels = [one for one in every if kind in language(one.candidate.language).device_kinds]
+    kernels = [
+        one
+        for one in every
+        if kind in language(one.candidate.language).device_kinds and options.only in one.name
+    ]
     found = asyncio.run(_all(kernels, options))
     if found:
         print(_summary([one.gain for one in found], [one.tuning.seconds for one in found]))

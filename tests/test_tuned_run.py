@@ -8,6 +8,7 @@ import loop_samples as samples
 from stark.core.evaluation import Correct
 from stark.core.judging import Limits
 from stark.core.problem import Problem
+from stark.core.standing import is_noisy
 from stark.core.tunable import tunables
 from stark.store import Store
 from support.sharing import JudgeWithin
@@ -27,7 +28,7 @@ class Model(nn.Module):
         return x.t().contiguous()
 
 def get_inputs():
-    return [torch.randn(2048, 2048)]
+    return [torch.randn(1024, 1024)]
 
 def get_init_inputs():
     return []
@@ -89,6 +90,8 @@ async def test_the_better_value_wins_the_race_and_the_final_check(
         checked = store.promotions(run.id)
         (summary,) = store.summaries()
 
+    if is_noisy(worked.tree.node(1).evaluation):
+        pytest.skip("the machine is too busy to rank any candidate, so none is tuned")
     written, tuned = worked.tree.nodes
     assert written.tuning is not None, written.evaluation
     assert "BLOCK" in {each.name for each in written.tuning.changes}

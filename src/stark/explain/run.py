@@ -14,7 +14,7 @@ from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
 from stark.core.tuning import Change, Tuning
 from stark.core.usage import Budget, Estimate, Spent
-from stark.explain.evaluation import faster_than, objective_text, speedup_text
+from stark.explain.evaluation import faster_than, objective_text
 from stark.explain.numbers import counted, listed, milliseconds
 
 STEP_WORDS = {
@@ -60,7 +60,8 @@ def tuning_text(tuning: Tuning) -> str:
     raced = f"{tuning.raced} of {counted(tuning.variants, 'variant')} raced in {tuning.seconds:.3g} s of the device"
     if not tuning.changes or tuning.gain is None:
         return f"{raced}; none is measurably faster"
-    return f"{raced}; {changes_text(tuning.changes)} is {speedup_text(tuning.gain, named=False)} as fast"
+    gain = f"{tuning.gain.ratio:.2f}x [{tuning.gain.low:.2f}, {tuning.gain.high:.2f}]"
+    return f"{raced}; {changes_text(tuning.changes)} is {gain} as fast"
 
 
 def standing_lines(standing: Standing, lead: Speedup | None = None) -> Iterator[str]:

@@ -32,9 +32,6 @@ SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
 """Samples of each program at effort `search` on a GPU, by whether a call of the reference takes `LONG_S` seconds. All of
 the candidate's are taken in one visit."""
 
-RACE_S = 0.2
-"""Seconds per reference for which effort `race` times on a CPU, or as long as the fewest rounds take."""
-
 MIN_ROUNDS, MAX_ROUNDS, ROUNDS_S = 5, 9, 15.0
 """Visits of each program at effort `promote` on a GPU, and the seconds after which there are no more than necessary."""
 
@@ -74,11 +71,10 @@ class CpuClock:
             self._measured = gated.time_together(
                 gated.Gated(child, limit_s),
                 {name: gated.Gated(each.child, limit_s) for name, each in self._running.items()},
-                len(self._running) * RACE_S
-                if attempt.effort == "race"
-                else len(self._running) * attempt.limits.timing_budget_s,
+                attempt.limits.timing_budget_s * len(self._running),
                 prepared.room.visit_calls,
                 contents,
+                race=attempt.effort == "race",
             )
         return self._measured[0].latency_ms
 
