@@ -57,6 +57,8 @@ def changes_text(changes: Iterable[Change]) -> str:
 
 def tuning_text(tuning: Tuning) -> str:
     """What a race of an attempt's variants found, and what it took."""
+    if not tuning.raced:
+        return f"none of {counted(tuning.variants, 'variant')} raced within the seconds for tuning"
     raced = f"{tuning.raced} of {counted(tuning.variants, 'variant')} raced in {tuning.seconds:.3g} s of the device"
     if not tuning.changes or tuning.gain is None:
         return f"{raced}; none is measurably faster"
