@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stark.agents import roles
 from stark.agents.briefing import Brief
-from stark.agents.roles import Ask
+from stark.agents.roles import Ask, BuildErrors
 from stark.agents.team import Assignment
 from stark.agents.window import RoleName
 from stark.core.call import Fit, Message, Reply
@@ -243,16 +243,28 @@ def reply_of(role: RoleName, parent: int, plan: Plan) -> str:
     return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY
 
 
-async def work(ask: Ask, role: RoleName, given: Brief, plan: Plan) -> None:
+async def builds(source: str) -> str:
+    """A judge that can build everything."""
+    return ""
+
+
+async def fails(source: str) -> str:
+    """A judge that can build nothing."""
+    return "line 5: expected ';'"
+
+
+async def work(
+    ask: Ask, role: RoleName, given: Brief, plan: Plan, build_errors: BuildErrors = builds
+) -> None:
     match role:
         case "plan":
             await roles.plan(ask, given)
         case "code":
-            await roles.code(ask, given, plan)
+            await roles.code(ask, given, plan, build_errors)
         case "debug":
-            await roles.debug(ask, given)
+            await roles.debug(ask, given, build_errors)
         case "solo":
-            await roles.solo(ask, given)
+            await roles.solo(ask, given, build_errors)
 
 
 async def _cut_prompt() -> str:
@@ -269,10 +281,13 @@ async def prompts() -> dict[str, str]:
     await roles.plan(answers.ask, brief("plan", ROOT))
     cut_off = Answers(Reply(text="ACTION", model="scripted", truncated=True), REWRITE_REPLY)
     await roles.plan(cut_off.ask, brief("plan", ROOT))
+    unbuilt = Answers(CANDIDATE_REPLY, CANDIDATE_REPLY)
+    await work(unbuilt.ask, "solo", brief("solo", ROOT), EDIT, fails)
     return {
         "system": answers.asked[0][0].text,
         "again": answers.prompts[1],
         "cut_off": cut_off.prompts[1],
+        "unbuilt": unbuilt.prompts[1],
         "plan_at_the_root": await prompt("plan", ROOT),
         "plan": await prompt("plan", 1),
         "plan_from_a_repair": await prompt("plan", 5),

@@ -12,8 +12,8 @@ from agent_samples import Answers
 from stark.agents import roles
 from stark.agents.briefing import numbered
 from stark.agents.window import LIMIT, RoleName
-from stark.core.call import Reply
-from stark.core.errors import ModelRefused, ReplyError
+from stark.core.call import Fit, Message, Reply
+from stark.core.errors import ModelRefused, PromptRefused, ReplyError
 from stark.core.node import ROOT, Node
 from stark.core.plan import Plan
 from stark.languages import LANGUAGES
@@ -218,7 +218,7 @@ async def test_an_anchored_edit_goes_from_the_plan_into_the_source() -> None:
     answers = Answers(samples.EDIT_REPLY.replace("128", "129"), samples.REPLACEMENTS_REPLY)
 
     plan = await roles.plan(answers.ask, samples.brief("plan", 1))
-    source, edits = await roles.code(answers.ask, samples.brief("code", 1), plan)
+    source, edits = await roles.code(answers.ask, samples.brief("code", 1), plan, samples.builds)
 
     assert samples.EDIT == plan
     expected = source_of(1).replace(
@@ -252,7 +252,7 @@ async def test_a_plan_for_a_kernel_may_ask_for_a_rewrite() -> None:
     answers = Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY)
 
     plan = await roles.plan(answers.ask, samples.brief("plan", 1))
-    written = await roles.code(answers.ask, samples.brief("code", 1), plan)
+    written = await roles.code(answers.ask, samples.brief("code", 1), plan, samples.builds)
 
     assert (samples.SOURCE, ()) == written
 
@@ -355,3 +355,65 @@ async def test_a_second_reply_that_is_cut_off_is_final(first: Reply | str) -> No
 
     with pytest.raises(ReplyError, match="output limit cut the reply off"):
         await roles.plan(answers.ask, samples.brief("plan", 1))
+
+
+# Builds.
+
+
+@pytest.mark.parametrize(("role", "node"), [("code", 1), ("debug", 6), ("solo", 1)])
+async def test_a_candidate_that_does_not_build_goes_back_once_with_the_errors(
+    role: RoleName, node: int
+) -> None:
+    reply = samples.reply_of(role, node, samples.EDIT)
+    answers = Answers(reply, reply, "never asked for")
+
+    await samples.work(answers.ask, role, samples.brief(role, node), samples.EDIT, samples.fails)
+
+    assert [role, role] == answers.roles
+    assert answers.asked[0] == answers.asked[1][:3]
+    assert reply == answers.asked[1][3].text
+    assert "line 5: expected ';'" in answers.prompts[1]
+
+
+async def test_the_candidate_after_the_errors_counts() -> None:
+    better = samples.CANDIDATE_REPLY.replace("128", "64")
+    answers = Answers(samples.CANDIDATE_REPLY, better)
+
+    source = await roles.solo(answers.ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE.replace("128", "64") == source
+
+
+async def test_a_malformed_reply_and_then_a_failed_build_are_both_sent_back() -> None:
+    answers = Answers("no code", samples.CANDIDATE_REPLY, samples.CANDIDATE_REPLY)
+
+    source = await roles.solo(answers.ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE == source
+    assert [3, 5, 7] == [len(messages) for messages in answers.asked]
+
+
+@pytest.mark.parametrize("second", ["no code", cut_off(samples.CANDIDATE_REPLY)])
+async def test_a_candidate_stays_if_no_usable_reply_follows_its_errors(
+    second: str | Reply,
+) -> None:
+    answers = Answers(samples.CANDIDATE_REPLY, second)
+
+    source = await roles.solo(answers.ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE == source
+
+
+async def test_a_candidate_stays_if_the_model_refuses_to_read_its_errors() -> None:
+    answers = Answers(samples.CANDIDATE_REPLY)
+
+    async def ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
+        if answers.asked:
+            raise PromptRefused("the conversation is too long")
+        return await answers.ask(role, messages, fit, more_output=more_output)
+
+    source = await roles.solo(ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE == source
