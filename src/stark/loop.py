@@ -253,6 +253,7 @@ class Session:
             reference=self.reference,
             tree=self.tree,
             selection=selection,
+            attempt=attempt,
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
         )

@@ -190,6 +190,7 @@ def assignment(parent: int, action: Action = "improve", grown: Tree | None = Non
         reference=REFERENCE,
         tree=grown or tree(),
         selection=Selection(parent=parent, action=action),
+        attempt=9,
         rng=random.Random(0),
     )
 

@@ -70,7 +70,7 @@ async def test_every_prompt_has_the_problem_and_the_device(role: RoleName) -> No
 async def test_every_role_sees_its_part_of_the_techniques(role: RoleName, shown: str) -> None:
     triton = LANGUAGES["triton"]
     given = replace(samples.brief(role, 6 if role == "debug" else 1), language=triton)
-    (technique,) = given.lessons.techniques
+    (technique,) = given.guidance.techniques
     assert "triton/wide_access" == technique.name
     answers = Answers(samples.reply_of(role, 1, REWRITE))
 
@@ -83,7 +83,7 @@ async def test_plan_gets_the_numbered_source_the_attempts_and_the_roofline() -> 
     text = await samples.prompt("plan", 1)
 
     assert numbered(source_of(1)) in text
-    assert "Attempt 1: correct, 0.5 ms: 2.00x vs eager" in text
+    assert "Attempt 1, from the reference: correct, 0.5 ms: 2.00x vs eager" in text
     assert "- Attempt 3, from attempt 1: Larger blocks\n  Result: correct, 0.4 ms" in text
     assert "- Attempt 4, from attempt 1: Use float4\n  Result: build_failed: line 5" in text
     leaders = text.partition("# The fastest so far")[2]
@@ -132,20 +132,24 @@ async def test_debug_gets_the_evidence_the_plan_and_its_siblings_fixes() -> None
     assert samples.LANGUAGE.guide in text
 
 
-async def test_debug_gets_the_instruction_of_each_anchor() -> None:
+async def test_all_but_the_coder_get_a_plan_as_its_title_and_three_lines() -> None:
+    strategy = f"It is bound by memory.\nLoad more at once.\n\n{'The lanes share rows. ' * 40}"
+    long = samples.EDIT.model_copy(update={"title": "Wide loads", "strategy": strategy})
     grown = samples.tree()
-    edited = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": samples.EDIT})
-    grown.add(edited)
+    for id, evaluation in ((8, samples.CRASH), (9, samples.correct(0.2))):
+        node = samples.attempt(id, 1, evaluation, "x")
+        grown.add(node.model_copy(update={"plan": long}))
 
-    text = await samples.prompt("debug", 8, grown=grown)
+    debug = await samples.prompt("debug", 8, grown=grown)
+    plan = await samples.prompt("plan", 1, grown=grown)
+    code = await samples.prompt("code", 1, long, grown=grown)
 
-    assert (
-        "# Its plan\n"
-        "The kernel is bound by memory: load four floats at once, for about 1.5x.\n"
-        "- body: Let each thread handle one float4.\n"
-        "  Keep the guard for the tail.\n"
-        "- launch: Launch a quarter of it.\n"
-    ) in text
+    summary = "It is bound by memory. Load more at once."
+    assert f"# Its plan\nWide loads\n{summary}\n\n#" in debug
+    assert f"- Attempt 8, from attempt 1: Wide loads\n  Plan: {summary}\n  Result:" in plan
+    assert strategy.strip() in code.replace("\n\n# ", "\n# ")
+    for text in (debug, plan):
+        assert "share rows" not in text and "Launch a quarter" not in text
 
 
 async def test_debug_sees_which_failure_a_later_repair_fixed() -> None:

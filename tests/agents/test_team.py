@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import agent_samples as samples
 import pytest
 from agent_samples import Answers, builds
@@ -130,7 +132,7 @@ async def test_memory_shows_the_rest_of_the_tree() -> None:
 
     assert "- Attempt 3, from attempt 1" in with_memory.prompts[0]
     assert "- Attempt " not in without.prompts[0]
-    assert "Attempt 1: correct" in without.prompts[0]
+    assert "Attempt 1, from the reference: correct" in without.prompts[0]
 
 
 @pytest.mark.parametrize("parent", [1, 6])
@@ -168,3 +170,39 @@ async def test_a_team_asks_only_its_own_roles(team: PlanCodeDebug | Solo) -> Non
         answers = Answers(*["not a usable reply"] * 4)
         await team.write(work, answers.ask, builds)
         assert set(answers.roles) <= set(team.roles)
+
+
+async def drafted(attempt: int, memory: bool = True) -> tuple[str, str]:
+    """The planner's and the coder's prompts of a draft, in a tree whose drafts are 1, 2 and 6."""
+    answers = Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY)
+    work = replace(samples.assignment(ROOT), attempt=attempt)
+    await PlanCodeDebug(memory=memory).write(work, answers.ask, builds)
+    plan, code = answers.prompts
+    return plan, code
+
+
+async def test_drafts_differ_by_design_but_for_the_first_and_the_late_ones() -> None:
+    told = [
+        (await drafted(attempt))[0].partition("Unless the numbers")[2] for attempt in range(1, 8)
+    ]
+
+    first, second, *_, seventh = told
+    assert first == "" != second
+    assert 4 == len(set(told)), "each draft before changes the direction"
+    assert "library calls" in seventh
+    grown = samples.tree()
+    grown.add(samples.attempt(8, ROOT, samples.CRASH, "Another draft."))
+    late = samples.assignment(ROOT, grown=grown)
+    assert 0 < late.brief("plan").draft == 4
+    assert "Unless" not in (await samples.prompt("plan", ROOT, grown=grown))
+
+
+async def test_a_direction_is_for_planners_who_see_the_tree() -> None:
+    plan, code = await drafted(7)
+    alone, _ = await drafted(7, memory=False)
+
+    assert ("The drafts of this run go different ways" in plan, "different ways" in code) == (
+        True,
+        False,
+    )
+    assert "different ways" not in alone

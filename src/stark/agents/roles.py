@@ -21,6 +21,7 @@ from stark.agents.briefing import (
     leaders_text,
     plan_text,
     start_text,
+    tried_text,
 )
 from stark.agents.fitting import Write, fitted
 from stark.agents.replies import parse_candidate, parse_plan, parse_replacements
@@ -92,9 +93,9 @@ def plan_prompt(brief: Brief) -> str:
     node = brief.window.node
     facts = brief.common() | {
         "reference": reference_text(brief.reference),
-        "form": brief.lessons.to_plan,
+        "form": brief.guidance.to_plan,
         "start": start_text(brief, numbered_lines=True),
-        "children": attempts_text(brief, brief.window.children, with_source=False),
+        "tried": tried_text(brief),
         "leaderboard": leaders_text(brief, with_source=False),
         "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
     }
@@ -105,7 +106,7 @@ def rewrite_prompt(plan: Plan, brief: Brief) -> str:
     """The prompt of the code role for a rewrite."""
     facts = brief.common() | {
         "strategy": plan.strategy,
-        "guide": brief.lessons.to_write,
+        "guide": brief.guidance.to_write,
         "others": attempts_text(brief, brief.window.others, with_source=True),
         "start": start_text(brief, numbered_lines=False),
     }
@@ -116,7 +117,7 @@ def edit_prompt(plan: Plan, marked: str, brief: Brief) -> str:
     """The prompt of the code role for an edit; `marked` is the source with its anchors."""
     facts = brief.common() | {
         "strategy": plan.strategy,
-        "guide": brief.lessons.to_write,
+        "guide": brief.guidance.to_write,
         "others": attempts_text(brief, brief.window.others, with_source=True),
         "marked": marked.rstrip(),
         "anchors": ", ".join(anchor.name for anchor in plan.anchors),
@@ -132,7 +133,7 @@ def debug_prompt(brief: Brief) -> str:
         "evidence": evidence_text(node),
         "source": _source(node).strip(),
         "strategy": plan_text(node.plan),
-        "guide": brief.lessons.to_repair,
+        "guide": brief.guidance.to_repair,
         "others": attempts_text(brief, brief.window.others, with_source=True),
     }
     return fill("debug", facts)
@@ -151,9 +152,9 @@ def solo_prompt(brief: Brief) -> str:
         "task": task,
         "reference": reference_text(brief.reference),
         "start": start_text(brief, numbered_lines=False),
-        "children": attempts_text(brief, brief.window.children, with_source=False),
+        "tried": tried_text(brief),
         "leaderboard": leaders_text(brief, with_source=True),
-        "guide": brief.lessons.to_write,
+        "guide": brief.guidance.to_write,
     }
     return fill("solo", facts)
 

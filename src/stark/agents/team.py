@@ -11,7 +11,7 @@ from stark.agents.briefing import Brief
 from stark.agents.roles import Ask, BuildErrors
 from stark.agents.window import RoleName, lone_window, window
 from stark.core.errors import PromptRefused, ReplyError
-from stark.core.node import Selection
+from stark.core.node import ROOT, Selection
 from stark.core.plan import Edit, Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -22,13 +22,14 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class Assignment:
-    """The input of one attempt: the problem, the tree, the selected node and a random generator."""
+    """The input of one attempt: the problem, the tree, the selected node, its number and a random generator."""
 
     problem: Problem
     language: Language
     reference: Reference
     tree: Tree
     selection: Selection
+    attempt: int
     rng: random.Random
     window_tokens: int = WINDOW_TOKENS
     """Prompt limit in tokens, as `core.usage` estimates them."""
@@ -39,7 +40,9 @@ class Assignment:
         seen = (
             lone_window(self.tree, parent) if alone else window(self.tree, parent, role, self.rng)
         )
-        return Brief(self.problem, self.language, self.reference, seen, self.window_tokens)
+        starts = role in ("plan", "solo") and parent == ROOT and not alone
+        draft = self.tree.drafts_before(self.attempt) if starts else 0
+        return Brief(self.problem, self.language, self.reference, seen, self.window_tokens, draft)
 
 
 @dataclass(frozen=True)
