@@ -30,6 +30,7 @@ from stark.explain.evaluation import evidence
 from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
+from stark.lessons import with_lessons
 from stark.problems import check_visible
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
@@ -63,6 +64,7 @@ async def work_on(
             check_visible(run.problem)
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
+            run = await store.retried(with_lessons, run, store, reference)
             await store.retried(_begin, run, store, reference)
         executor.bind(device_class(reference.device, reference.versions))
         await store.retried(store.reopen_run, run.id)
@@ -82,9 +84,8 @@ async def work_on(
 
 
 def _begin(run: Run, store: Store, reference: Reference) -> None:
-    """Store the run, unless it is stored already, and its reference."""
-    if not store.holds(run.id):
-        store.create_run(run)
+    """Store the run with its lessons, and its reference."""
+    (store.reconfigure if store.holds(run.id) else store.create_run)(run)
     store.set_reference(run.id, reference)
 
 
@@ -254,6 +255,7 @@ class Session:
             tree=self.tree,
             selection=selection,
             attempt=attempt,
+            lessons=config.lessons or (),
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
         )

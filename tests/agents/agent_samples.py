@@ -19,6 +19,8 @@ from stark.agents.window import RoleName
 from stark.core.call import Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.evaluation import BuildFailed, Crashed, Evaluation
+from stark.core.lesson import Change, Lesson, Repair
+from stark.core.measurement import Speedup
 from stark.core.node import ROOT, Action, Node, Selection
 from stark.core.plan import Anchor, Plan
 from stark.core.problem import Problem
@@ -130,6 +132,34 @@ CRASH = Crashed(
     error="CUDA error: an illegal memory access was encountered",
     output="first line of output\nlast line of output\n",
     warnings=("the build took 170 of 180 s",),
+)
+
+
+LESSONS = (
+    Lesson(
+        run="gelu-1a2b",
+        attempt=7,
+        problem="level1/26_GELU",
+        operators=("gelu",),
+        dtype="float32",
+        language="cuda",
+        device="Invented GPU",
+        idea="Two loads in flight",
+        result=Change(speedup=Speedup(reference="parent", ratio=1.31, low=1.28, high=1.33)),
+    ),
+    Lesson(
+        run="gelu-1a2b",
+        attempt=9,
+        problem="level1/26_GELU",
+        operators=("gelu",),
+        dtype="float32",
+        language="cuda",
+        device="Invented GPU",
+        idea="One float4 per thread",
+        result=Repair(
+            failure="misaligned address", cause="The rows are no multiple of four floats long"
+        ),
+    ),
 )
 
 
@@ -275,6 +305,12 @@ async def _cut_prompt() -> str:
     return answers.prompts[0]
 
 
+async def _with_lessons(role: RoleName) -> str:
+    answers = Answers(reply_of(role, 1, EDIT))
+    await work(answers.ask, role, replace(brief(role, 1), lessons=LESSONS), EDIT)
+    return answers.prompts[0]
+
+
 async def prompts() -> dict[str, str]:
     """Every kind of prompt, by the name of its snapshot."""
     rewrite = Plan(action="rewrite", strategy="One kernel, one thread per element.")
@@ -289,6 +325,8 @@ async def prompts() -> dict[str, str]:
         "again": answers.prompts[1],
         "cut_off": cut_off.prompts[1],
         "unbuilt": unbuilt.prompts[1],
+        "plan_with_lessons": await _with_lessons("plan"),
+        "solo_with_lessons": await _with_lessons("solo"),
         "plan_at_the_root": await prompt("plan", ROOT),
         "plan": await prompt("plan", 1),
         "plan_from_a_repair": await prompt("plan", 5),

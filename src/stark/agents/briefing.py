@@ -14,6 +14,7 @@ from string import Template
 from stark.agents.window import ContextWindow
 from stark.core.call import Kept
 from stark.core.evaluation import Correct
+from stark.core.lesson import Lesson
 from stark.core.node import ROOT, Node
 from stark.core.plan import Plan, short_name
 from stark.core.problem import Problem
@@ -21,6 +22,7 @@ from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
 from stark.explain.device import device_text, signature_text
 from stark.explain.evaluation import evidence, explain, ratio_text, reason
+from stark.explain.lesson import lesson_text
 from stark.languages import Language
 from stark.languages.base import Guidance
 
@@ -47,6 +49,9 @@ class Brief:
 
     draft: int = 0
     """How many attempts started at the root before this one, if this one starts there and sees the others."""
+
+    lessons: tuple[Lesson, ...] = ()
+    """Of earlier runs."""
 
     cuts: Mapping[int, Kept] = field(default_factory=dict)
     """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
@@ -77,6 +82,14 @@ def fill(name: str, facts: Mapping[str, str]) -> str:
 @lru_cache
 def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
+
+
+def lessons_text(brief: Brief) -> str:
+    """The section with lessons of earlier runs, or nothing. It follows what ends without a newline."""
+    if not brief.lessons:
+        return ""
+    lines = (f"- {lesson_text(lesson)}" for lesson in brief.lessons)
+    return "\n".join(["\n\n# What earlier runs taught, on other problems", *lines])
 
 
 def start_text(brief: Brief, numbered_lines: bool) -> str:

@@ -19,6 +19,7 @@ from stark.agents.briefing import (
     evidence_text,
     fill,
     leaders_text,
+    lessons_text,
     plan_text,
     start_text,
     tried_text,
@@ -96,6 +97,7 @@ def plan_prompt(brief: Brief) -> str:
         "form": brief.guidance.to_plan,
         "start": start_text(brief, numbered_lines=True),
         "tried": tried_text(brief),
+        "lessons": lessons_text(brief),
         "leaderboard": leaders_text(brief, with_source=False),
         "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
     }
@@ -153,6 +155,7 @@ def solo_prompt(brief: Brief) -> str:
         "reference": reference_text(brief.reference),
         "start": start_text(brief, numbered_lines=False),
         "tried": tried_text(brief),
+        "lessons": lessons_text(brief),
         "leaderboard": leaders_text(brief, with_source=True),
         "guide": brief.guidance.to_write,
     }

@@ -11,6 +11,7 @@ from stark.agents.briefing import Brief
 from stark.agents.roles import Ask, BuildErrors
 from stark.agents.window import RoleName, lone_window, window
 from stark.core.errors import PromptRefused, ReplyError
+from stark.core.lesson import Lesson
 from stark.core.node import ROOT, Selection
 from stark.core.plan import Edit, Plan
 from stark.core.problem import Problem
@@ -31,6 +32,7 @@ class Assignment:
     selection: Selection
     attempt: int
     rng: random.Random
+    lessons: tuple[Lesson, ...] = ()
     window_tokens: int = WINDOW_TOKENS
     """Prompt limit in tokens, as `core.usage` estimates them."""
 
@@ -42,7 +44,15 @@ class Assignment:
         )
         starts = role in ("plan", "solo") and parent == ROOT and not alone
         draft = self.tree.drafts_before(self.attempt) if starts else 0
-        return Brief(self.problem, self.language, self.reference, seen, self.window_tokens, draft)
+        return Brief(
+            self.problem,
+            self.language,
+            self.reference,
+            seen,
+            self.window_tokens,
+            draft,
+            self.lessons,
+        )
 
 
 @dataclass(frozen=True)
