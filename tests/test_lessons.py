@@ -29,6 +29,7 @@ from stark.lessons import MOST, lessons_of, with_lessons
 from stark.options import RunOptions
 from stark.recorded import record
 from stark.report.facts import run_facts
+from stark.report.progress import Lines
 from stark.report.view import RunView
 from stark.store import Store
 from support.executor import FakeExecutor
@@ -309,7 +310,8 @@ async def test_whoever_plans_sees_the_lessons_and_they_stay(store: Store, name: 
 
     await samples.work(store, run, Measured())
     earlier(store, "softmax-2", attempt(1, correct(0.1), "Even better"))
-    await samples.work(store, reconfigured(store.run(run.id), {"attempts": 2}), Measured())
+    again = reconfigured(store.run(run.id), {"attempts": 2})
+    worked = await samples.work(store, again, Measured())
 
     (lesson,) = store.run(run.id).config.lessons or ()
     assert "softmax-1" == lesson.run
@@ -317,6 +319,8 @@ async def test_whoever_plans_sees_the_lessons_and_they_stay(store: Store, name: 
         prompt = "\n".join(message.text for message in call.messages)
         assert (lesson_text(lesson) in prompt) == (call.role in ("plan", "solo"))
         assert "Even better" not in prompt
+    lines = [line for event in worked.events for line in Lines().of(event)]
+    assert "lessons: 1 lesson of softmax-1 (softmax-1)" in lines
     facts = dict(run_facts(RunView.of_store(store, run.id)))
     assert "1 lesson of softmax-1 (softmax-1)" == facts["lessons"]
     assert (lesson,) == record(store, store.run(run.id)).run.config.lessons
