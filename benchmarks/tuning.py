@@ -37,7 +37,7 @@ from stark.core.tunable import tunables, with_changes
 from stark.core.tuning import Tuning
 from stark.evaluating import read_candidate
 from stark.evaluator.executors import Executor, open_executor
-from stark.explain.evaluation import explain, whole_text
+from stark.explain.evaluation import explain, speedup_text
 from stark.explain.run import tuning_text
 from stark.languages import language
 from stark.problems import load
@@ -215,7 +215,7 @@ def _line(tuned: Tuned) -> str:
     text = f"{tuned.name}: {tuning_text(tuned.tuning)}; wall time {tuned.wall_s:.0f} s"
     if tuned.checks is None:
         return text
-    before, after = ("failed" if one is None else whole_text(one) for one in tuned.checks)
+    before, after = ("failed" if one is None else speedup_text(one) for one in tuned.checks)
     judged = f"judged in {tuned.search_s:.1f} s more"
     return f"{text}; {judged}; final check: {before} before, {after} after ({tuned.gain:.3f}x)"
 

@@ -75,6 +75,9 @@ class Outcome(NamedTuple):
     elapsed_s: float
     """Active time of the run when the last counted attempt finished."""
 
+    taught_by: tuple[str, ...] = ()
+    """The earlier runs whose lessons the prompts had."""
+
     @property
     def made(self) -> tuple[Attempted, ...]:
         """The attempts that count, which are all but those that tuning found."""
@@ -123,6 +126,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         best=best,
         roles=read_spent(connection, *counted(CallRow)).get(run_id, {}),
         elapsed_s=connection.scalar(elapsed_s) or 0.0,
+        taught_by=tuple(each["run"] for each in run.body["config"].get("lessons") or ()),
     )
 
 
