@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
+from rich.console import Console, RenderableType
 
 import loop_samples as samples
 from stark.benches.metrics import tuning_gain
@@ -24,10 +27,16 @@ from stark.events import CheckFinished, Stepped
 from stark.explain.run import idea, tuning_text
 from stark.options import RunOptions
 from stark.recorded import RecordedReplies, record
+from stark.report.attempt_document import node_document
+from stark.report.document import run_document
+from stark.report.node import node_text
+from stark.report.run import run_text
+from stark.report.view import RunView
 from stark.search.policies.best_first import BestFirst
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.search.policies.recorded import Recorded
 from stark.search.tree import Tree
+from stark.stopping import last_gain
 from stark.store import Store
 from stark.tuning import PAIRS, is_due, next_tuned, proposals, race
 from support.executor import FakeExecutor
@@ -444,3 +453,32 @@ async def test_a_bench_counts_attempts_and_states_the_gain_apart(store: Store) -
     assert 4 == len(whole.made) and 5 == len(whole.attempts)
     gain = tuning_gain(whole)
     assert gain is not None and 2.2 / 1.5 == pytest.approx(gain, rel=0.01)
+
+
+async def test_reports_say_what_was_tuned_and_count_it_apart(store: Store) -> None:
+    await tuned_run(store, Variants(plain_too, noise=0.001), BLOCKS, PLAIN)
+    view = RunView.of_store(store, "relu-1a2b")
+
+    document = run_document(view)
+    shown = _printed(run_text(document, 200))
+    parent, tuned = (_printed(node_text(node_document(view, view.nodes[at]))) for at in (0, 1))
+
+    assert (2, 3, 2) == (document.made, len(document.attempts), document.correct)
+    assert "2 attempts: 2 correct; 1 tuned" in shown
+    assert "tuned from 1: BLOCK 128 (was 64), WARPS 8 (was 4)" in shown
+    assert re.search(r"5 of 5 variants raced in [\d.]+ s of the device; BLOCK 128", parent)
+    assert "attempt 2 of relu-1a2b: tuned from 1" in tuned
+
+
+def _printed(content: RenderableType) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(content)
+    return console.export_text()
+
+
+def test_a_tuned_attempt_is_a_gain_but_no_attempt_without_one() -> None:
+    first = working(1, latency_ms=EAGER_MS / 1.5)
+    tree = Tree.replay(EAGER_MS, [failing(2), first, tuned_from(first, 3, 2.0), failing(4)])
+
+    assert 3 == tree.made
+    assert 2 == last_gain(tree), "by the attempt that was tuned"
