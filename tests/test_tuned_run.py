@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import loop_samples as samples
+from stark.core import measurement
 from stark.core.evaluation import Correct
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.core.standing import is_noisy
 from stark.core.tunable import tunables
 from stark.store import Store
 from support.sharing import JudgeWithin
@@ -79,8 +79,10 @@ class ModelNew(nn.Module):
 
 
 async def test_the_better_value_wins_the_race_and_the_final_check(
-    judge_within: JudgeWithin,
+    judge_within: JudgeWithin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # On a busy machine an attempt may be too noisy to rank, and is not tuned. The difference here is tenfold.
+    monkeypatch.setattr(measurement, "NOISY", 1e6)
     run = samples.run("sampling", 1, problem=PROBLEM, language="cpp", tune_seconds=60.0)
     replies, model = samples.scripted(lambda _: f"```python\n{CANDIDATE}```")
 
@@ -90,8 +92,6 @@ async def test_the_better_value_wins_the_race_and_the_final_check(
         checked = store.promotions(run.id)
         (summary,) = store.summaries()
 
-    if is_noisy(worked.tree.node(1).evaluation):
-        pytest.skip("the machine is too busy to rank any candidate, so none is tuned")
     written, tuned = worked.tree.nodes
     assert written.tuning is not None, written.evaluation
     assert "BLOCK" in {each.name for each in written.tuning.changes}
