@@ -14,20 +14,20 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from stark.agents.fitting import least_tokens
-from stark.agents.team import Assignment, Draft
+from stark.agents.team import Assignment
 from stark.core.call import Call
 from stark.core.candidate import Candidate
 from stark.core.device import device_class
 from stark.core.errors import ProblemError, TryAgain, UsageError
 from stark.core.evaluation import Evaluation, Unusable
-from stark.core.node import Node, Selection
+from stark.core.node import ROOT, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.correspondence import Correspondence, Desk, Replies
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
 from stark.final_check import check_leaders, demote_refuted
-from stark.languages import language
+from stark.languages import AUTO, LANGUAGES, language, offered
 from stark.ledger import Ledger, LimitReached
 from stark.problems import check_visible
 from stark.search.policies.base import Policy
@@ -89,10 +89,13 @@ def _begin(run: Run, store: Store, reference: Reference) -> None:
 
 def _check_length(run: Run) -> None:
     """Raise ProblemError if the problem is too long for any prompt."""
-    least = least_tokens(run.problem, language(run.config.language))
+    written_in = (
+        LANGUAGES.values() if run.config.language == AUTO else [language(run.config.language)]
+    )
+    least, name = max((least_tokens(run.problem, each), each.name) for each in written_in)
     if least > run.config.window_tokens:
         raise ProblemError(
-            f"the problem and the {run.config.language} guide alone are about {least:,} tokens, but a prompt is limited to "
+            f"the problem and the {name} guide alone are about {least:,} tokens, but a prompt is limited to "
             f"{run.config.window_tokens:,}; start a run with a larger window_tokens if the models accept it, or shorten "
             "the problem"
         )
@@ -100,6 +103,13 @@ def _check_length(run: Run) -> None:
 
 def _check_device(run: Run, reference: Reference) -> None:
     """Raise UsageError if the judge's device cannot run the run's language, before anything is paid for."""
+    if run.config.language == AUTO:
+        if not offered(reference):
+            raise UsageError(
+                f"the judge of {reference.device.name} has the tools of no language; `stark doctor` there says what "
+                "to install"
+            )
+        return
     kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
         raise UsageError(
@@ -220,12 +230,15 @@ class Session:
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Write a candidate and have it evaluated."""
-        draft = await self._draft(attempt, selection)
+        work = self._assignment(attempt, selection)
+        replies = Correspondence(self.desk, attempt, self._replies[attempt])
+        draft = await self.team.write(work, replies.ask)
         candidate: Candidate | None = None
         duplicate_of: int | None = None
         evaluation: Evaluation = Unusable(reason=draft.fault)
         if draft.source is not None:
-            candidate = Candidate(language=self.run.config.language, source=draft.source)
+            language = draft.language or work.language.name
+            candidate = Candidate(language=language, source=draft.source)
             duplicate_of, evaluation = await self._evaluated(attempt, candidate)
         return Node(
             id=attempt,
@@ -239,20 +252,21 @@ class Session:
             duplicate_of=duplicate_of,
         )
 
-    async def _draft(self, attempt: int, selection: Selection) -> Draft:
-        """What the team writes."""
+    def _assignment(self, attempt: int, selection: Selection) -> Assignment:
+        """What the team has to do. Where the planner chooses the language, it starts in that of the selected node."""
         config = self.run.config
-        work = Assignment(
+        choices = offered(self.reference) if config.language == AUTO else ()
+        start = None if selection.parent == ROOT else self.tree.node(selection.parent).candidate
+        name = start.language if choices and start is not None else config.language
+        return Assignment(
             problem=self.run.problem,
-            language=language(config.language),
+            language=choices[0] if name == AUTO else language(name),
+            choices=choices,
             reference=self.reference,
             tree=self.tree,
             selection=selection,
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
-        )
-        return await self.team.write(
-            work, Correspondence(self.desk, attempt, self._replies[attempt]).ask
         )
 
     async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:

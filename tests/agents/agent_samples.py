@@ -262,6 +262,15 @@ async def _cut_prompt() -> str:
     return answers.prompts[0]
 
 
+async def _choosing_prompt(parent: int) -> str:
+    """The prompt of a planner that chooses the language."""
+    other = Taught(**vars(LANGUAGE) | {"name": "other", "title": "Another", "pays": "the rest"})
+    choices = (Taught(**vars(LANGUAGE) | {"pays": "work per warp"}), other)
+    answers = Answers(REWRITE_REPLY.replace("STRATEGY", "LANGUAGE: other\nSTRATEGY"))
+    await work(answers.ask, "plan", replace(brief("plan", parent), choices=choices), EDIT)
+    return answers.prompts[0]
+
+
 async def prompts() -> dict[str, str]:
     """Every kind of prompt, by the name of its snapshot."""
     rewrite = Plan(action="rewrite", strategy="One kernel, one thread per element.")
@@ -275,6 +284,8 @@ async def prompts() -> dict[str, str]:
         "cut_off": cut_off.prompts[1],
         "plan_at_the_root": await prompt("plan", ROOT),
         "plan": await prompt("plan", 1),
+        "plan_with_a_language_at_the_root": await _choosing_prompt(ROOT),
+        "plan_with_a_language": await _choosing_prompt(1),
         "plan_from_a_repair": await prompt("plan", 5),
         "code_rewrite_at_the_root": await prompt("code", ROOT, rewrite),
         "code_rewrite": await prompt("code", 1, rewrite),

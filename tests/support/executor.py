@@ -33,10 +33,11 @@ class FakeExecutor:
         device: Device = DEVICE,
         delay_s: float = 0.0,
         warnings: tuple[str, ...] = (),
+        languages: str = "",
     ) -> None:
-        """`evaluation` may raise to fail a request. `warnings` go into the reference."""
+        """`evaluation` may raise to fail a request. `warnings` and `languages` go into the reference."""
         self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
-        self._device = device
+        self._device, self._languages = device, languages
         self.evaluated: list[Candidate] = []
         self.promoted: list[Candidate] = []
         """Candidates of final checks; they are not in `evaluated`."""
@@ -50,7 +51,7 @@ class FakeExecutor:
         spec = TensorSpec(shape=(4096, 1000), dtype="float32")
         return Reference(
             device=self._device,
-            versions={"python": "3.11.7", "torch": "2.13.0"},
+            versions={"python": "3.11.7", "torch": "2.13.0", "languages": self._languages},
             inputs=(spec,),
             outputs=(spec,),
             eager=measurement(EAGER_MS),

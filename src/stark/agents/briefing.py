@@ -42,6 +42,9 @@ class Brief:
     window_tokens: int = WINDOW_TOKENS
     """The prompt's limit in tokens, as `core.usage` estimates them."""
 
+    choices: tuple[Language, ...] = ()
+    """The languages that a rewrite may be written in, if the planner chooses one; else the prompt's language is given."""
+
     cuts: Mapping[int, Kept] = field(default_factory=dict)
     """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
 
@@ -71,6 +74,12 @@ def fill(name: str, facts: Mapping[str, str]) -> str:
 @lru_cache
 def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
+
+
+def choices_text(choices: Iterable[Language]) -> str:
+    """The languages that a plan may choose, with what each is for."""
+    lines = (f"- `{entry.name}` ({entry.title}): {entry.pays}" for entry in choices)
+    return "\n".join(["# Languages for a rewrite", *lines])
 
 
 def start_text(brief: Brief, numbered_lines: bool) -> str:
@@ -233,4 +242,6 @@ def _title(brief: Brief, node: Node) -> str:
     repaired = brief.window.repaired_by.get(node.id, node.parent)
     if repaired != node.parent:
         origin = f"a later repair of attempt {repaired}"
+    if brief.choices and node.candidate is not None:
+        origin += f", in {node.candidate.language}"
     return f"attempt {node.id}, {origin}" + (f": {node.plan.name}" if node.plan else "")

@@ -15,6 +15,7 @@ from stark.agents.anchors import mark, splice
 from stark.agents.briefing import (
     Brief,
     attempts_text,
+    choices_text,
     evidence_text,
     fill,
     leaders_text,
@@ -46,7 +47,10 @@ async def plan(ask: Ask, brief: Brief) -> Plan:
     """One strategy: an edit with anchors in the selected source, or a rewrite. At the root it is always a rewrite."""
     node = brief.window.node
     source = None if node is None else _source(node)
-    return await _converse(ask, "plan", brief, plan_prompt, lambda text: parse_plan(text, source))
+    names = [entry.name for entry in brief.choices]
+    return await _converse(
+        ask, "plan", brief, plan_prompt, lambda text: parse_plan(text, source, names)
+    )
 
 
 async def code(ask: Ask, brief: Brief, plan: Plan) -> tuple[str, tuple[Edit, ...]]:
@@ -77,14 +81,20 @@ async def solo(ask: Ask, brief: Brief) -> str:
 
 def plan_prompt(brief: Brief) -> str:
     """The prompt of the plan role."""
-    node = brief.window.node
-    facts = brief.common() | {
+    node, form = brief.window.node, brief.lessons.to_plan
+    reply_form = fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip()
+    common = brief.common()
+    if brief.choices:
+        form = f"{form}\n\n{choices_text(brief.choices)}"
+        reply_form = f"{reply_form}\n\n{fill('plan_language', {}).strip()}"
+        common["language"] = "the language that you choose" if node is None else common["language"]
+    facts = common | {
         "reference": reference_text(brief.reference),
-        "form": brief.lessons.to_plan,
+        "form": form,
         "start": start_text(brief, numbered_lines=True),
         "children": attempts_text(brief, brief.window.children, with_source=False),
         "leaderboard": leaders_text(brief, with_source=False),
-        "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
+        "reply_form": reply_form,
     }
     return fill("plan", facts)
 

@@ -33,13 +33,23 @@ class Assignment:
     window_tokens: int = WINDOW_TOKENS
     """Prompt limit in tokens, as `core.usage` estimates them."""
 
+    choices: tuple[Language, ...] = ()
+    """The languages that a plan may choose for a rewrite; without any, everything is in `language`."""
+
+    def following(self, plan: Plan) -> Assignment:
+        """The same assignment in the language that the plan chose, if it chose one."""
+        chosen = (entry for entry in self.choices if entry.name == plan.language)
+        return replace(self, language=next(chosen, self.language))
+
     def brief(self, role: RoleName, alone: bool = False) -> Brief:
         """The input of a role's prompt; `alone` hides the rest of the tree."""
         parent = self.selection.parent
         seen = (
             lone_window(self.tree, parent) if alone else window(self.tree, parent, role, self.rng)
         )
-        return Brief(self.problem, self.language, self.reference, seen, self.window_tokens)
+        return Brief(
+            self.problem, self.language, self.reference, seen, self.window_tokens, self.choices
+        )
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ class Draft:
     fault: str = ""
     plan: Plan | None = None
     edits: tuple[Edit, ...] = ()
+    language: str | None = None
+    """The source's language, if it is not the assignment's."""
 
 
 class Team(Protocol):
@@ -85,8 +97,9 @@ class PlanCodeDebug:
                 draft = Draft(role="debug", plan=work.tree.node(work.selection.parent).plan)
                 return replace(draft, source=await roles.debug(ask, work.brief("debug", alone)))
             plan = await roles.plan(ask, work.brief("plan", alone))
-            draft = Draft(role="code", plan=plan)
-            source, edits = await roles.code(ask, work.brief("code", alone), plan)
+            draft = Draft(role="code", plan=plan, language=plan.language)
+            brief = work.following(plan).brief("code", alone)
+            source, edits = await roles.code(ask, brief, plan)
             return replace(draft, source=source, edits=edits)
         except (ReplyError, PromptRefused) as fault:
             return replace(draft, fault=str(fault))

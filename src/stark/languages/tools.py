@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -119,6 +120,14 @@ def _package(module: str, *distributions: str) -> Callable[[], str | None]:
     return found
 
 
+def _gluon() -> str | None:
+    """Triton, if its Gluon is the one that the guide teaches; names in Gluon still change."""
+    found = TRITON_COMPILER.found()
+    number = re.search(r" (\d+)\.(\d+)", found or "")
+    return found if number and tuple(map(int, number.groups())) >= OLDEST_GLUON else None
+
+
+OLDEST_GLUON = (3, 6)
 CPP_COMPILER = Tool(
     "a C++ compiler", _cpp_version, "install g++ (`apt install g++`) or set CXX to another compiler"
 )
@@ -140,6 +149,16 @@ TRITON_COMPILER = Tool(
     "Triton",
     _package("triton", "triton", "pytorch-triton"),
     "install it with `pip install triton`",
+)
+GLUON_COMPILER = Tool(
+    "Triton 3.6 or newer, which contains Gluon",
+    _gluon,
+    "install it with `pip install triton>=3.6`",
+)
+CUTE_DSL = Tool(
+    "CuTe DSL",
+    _package("cutlass", "nvidia-cutlass-dsl"),
+    "install it with `pip install nvidia-cutlass-dsl[cu13]`",
 )
 TORCH = Tool(
     "PyTorch", _package("torch", "torch"), "install it as https://pytorch.org/get-started describes"
