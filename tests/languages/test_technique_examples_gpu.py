@@ -15,8 +15,10 @@ import pytest
 import pytest_asyncio
 import technique_samples as samples
 
+from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct
 from stark.core.judging import Limits
+from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import LANGUAGES, Language
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, Technique
@@ -38,6 +40,8 @@ needs_gluon = pytest.mark.skipif(GLUON.missing() is not None, reason=str(GLUON.m
 needs_cutedsl = pytest.mark.skipif(CUTEDSL.missing() is not None, reason=str(CUTEDSL.missing()))
 named = pytest.mark.parametrize
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HOPPER_KERNELS = sorted((EXAMPLES / "kernels" / "hopper").glob("*.py"))
 KEEPING_PTX = {"CUTE_DSL_KEEP": "ptx"}
 
 
@@ -101,11 +105,21 @@ def test_the_cuda_examples_compile_for_hopper(tmp_path: Path) -> None:
 def examples(language: Language) -> dict[str, tuple[str, str]]:
     """The problem and the candidate of every example in this language, by name; the guide's is called `guide`."""
     guide = guide_example(language)
+    kernels = {
+        path.stem: (problem_of(path).read_text("utf-8"), path.read_text("utf-8"))
+        for path in HOPPER_KERNELS
+        if path.stem.endswith(f"_{language.name}")
+    }
     techniques = {
         each.name.partition("/")[2]: (samples.problem_of(each).source, technique_example(each))
         for each in written_in(language)
     }
-    return techniques | {"guide": (guide.problem.source, guide.candidate.source)}
+    return kernels | techniques | {"guide": (guide.problem.source, guide.candidate.source)}
+
+
+def problem_of(kernel: Path) -> Path:
+    """The problem in `examples` that a kernel in `examples/kernels/hopper` is for."""
+    return EXAMPLES / f"{kernel.stem.rpartition('_')[0]}.py"
 
 
 def found(mode: str, language: Language, folder: Path) -> dict[str, object]:
@@ -150,14 +164,17 @@ def test_the_triton_examples_compile_for_hopper(tmp_path: Path) -> None:
 
 
 @needs_gluon
+@pytest.mark.slow
 def test_the_gluon_examples_compile_for_hopper(tmp_path: Path) -> None:
     ptx = {name: str(kernels) for name, kernels in found("compile", GLUON, tmp_path).items()}
 
     assert set(examples(GLUON)) == set(ptx)
     assert "ld.global.v4" in ptx["guide"]
     assert "ld.global.v4" in ptx["layouts"]
-    assert "cp.async.bulk.tensor" in ptx["rows_in_flight"]
-    for name in ("warpgroup_mma", "warp_specialization"):
+    for name in ("rows_in_flight", "llama_residual_norm_gluon"):
+        assert "cp.async.bulk.tensor" in ptx[name]
+        assert "st.global.v4" in ptx[name]
+    for name in ("warpgroup_mma", "warp_specialization", "llama_mlp_up_gluon"):
         assert "cp.async.bulk.tensor" in ptx[name]
         assert "wgmma.mma_async" in ptx[name]
     assert "setmaxnreg" in ptx["warp_specialization"]
@@ -178,10 +195,11 @@ def test_the_cute_examples_compile_for_hopper(tmp_path: Path) -> None:
     ptx = {name: str(kernels) for name, kernels in answer.items()}
     assert set(examples(CUTEDSL)) == set(ptx)
     assert all(".target sm_90a" in kernels for kernels in ptx.values())
-    for name in ("guide", "rows", "tiled_copies"):
+    for name in ("guide", "rows", "tiled_copies", "llama_residual_norm_cutedsl"):
         assert re.search(r"ld\.global\S*\.v4", ptx[name])
-    assert "cp.async.bulk.tensor" in ptx["warpgroup_mma"]
-    assert "wgmma.mma_async" in ptx["warpgroup_mma"]
+    for name in ("warpgroup_mma", "llama_mlp_up_cutedsl"):
+        assert "cp.async.bulk.tensor" in ptx[name]
+        assert "wgmma.mma_async" in ptx[name]
 
 
 # Libraries and graphs, as far as they run without a device.
@@ -222,8 +240,25 @@ async def device() -> AsyncIterator[Executor]:
 async def test_the_example_is_correct_on_a_device(
     device: Executor, language: Language, technique: Technique
 ) -> None:
+    if (lacking := language.missing()) is not None:
+        pytest.skip(lacking)
     candidate = samples.candidate_of(technique, language)
 
     evaluation = await device.evaluate(samples.problem_of(technique), candidate)
 
+    assert isinstance(evaluation, Correct), evaluation
+
+
+@pytest.mark.gpu
+@pytest.mark.asyncio(loop_scope="module")
+@named("kernel", HOPPER_KERNELS, ids=lambda path: path.stem)
+async def test_a_hand_written_kernel_is_correct_on_hopper(device: Executor, kernel: Path) -> None:
+    source = problem_of(kernel).read_text("utf-8")
+    problem = Problem(name=problem_of(kernel).stem, source=source)
+    language = kernel.stem.rpartition("_")[2]
+    if (lacking := LANGUAGES[language].missing()) is not None:
+        pytest.skip(lacking)
+    candidate = Candidate(language=language, source=kernel.read_text("utf-8"))
+
+    evaluation = await device.evaluate(problem, candidate)
     assert isinstance(evaluation, Correct), evaluation
