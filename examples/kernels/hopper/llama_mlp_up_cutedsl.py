@@ -26,7 +26,7 @@ def multiply(mma, acc, xs, ws, slot):
 
 @cute.jit
 def place(rows, columns):
-    """This block's tile: groups of 8 rows of tiles share their columns in L2."""
+    """The block's tile; groups of 8 rows of tiles share their columns in L2."""
     tile, _, _ = cute.arch.block_idx()
     group = tile // (8 * columns)
     height = cutlass.min(rows - group * 8, 8)
