@@ -14,6 +14,7 @@ from prompting.situation import Situation
 from stark.agents import roles
 from stark.agents.roles import Ask
 from stark.core.call import Fit, Message, Reply
+from stark.core.candidate import Candidate
 from stark.core.errors import ReplyError
 from stark.core.plan import Plan
 from stark.languages import language
@@ -64,14 +65,21 @@ async def converse(
                 conversation.plan = await roles.plan(recording_ask, brief)
             case "code":
                 assert situation.plan is not None, "the code role carries out a plan"
-                conversation.source, _ = await roles.code(recording_ask, brief, situation.plan)
+                conversation.source, _ = await roles.code(
+                    recording_ask, brief, situation.plan, _unbuilt
+                )
             case "debug":
-                conversation.source = await roles.debug(recording_ask, brief)
+                conversation.source = await roles.debug(recording_ask, brief, _unbuilt)
             case "solo":
-                conversation.source = await roles.solo(recording_ask, brief)
+                conversation.source = await roles.solo(recording_ask, brief, _unbuilt)
     except ReplyError as fault:
         conversation.fault = str(fault)
     return conversation
+
+
+async def _unbuilt(candidate: Candidate) -> str:
+    """No error, since nothing is built here."""
+    return ""
 
 
 def checks(conversation: Conversation) -> list[Check]:

@@ -121,13 +121,14 @@ def _package(module: str, *distributions: str) -> Callable[[], str | None]:
 
 
 def _gluon() -> str | None:
-    """Triton, if its Gluon is the one that the guide teaches; names in Gluon still change."""
+    """Triton, if its Gluon is the one that the guide teaches; between versions, functions of Gluon change their names."""
     found = TRITON_COMPILER.found()
-    number = re.search(r" (\d+)\.(\d+)", found or "")
-    return found if number and tuple(map(int, number.groups())) >= OLDEST_GLUON else None
+    return found if re.search(rf" {re.escape(GLUON_OF)}(\.|$)", found or "") else None
 
 
-OLDEST_GLUON = (3, 6)
+GLUON_OF = "3.6"
+"""The version of Triton for which the guide to Gluon was written."""
+
 CPP_COMPILER = Tool(
     "a C++ compiler", _cpp_version, "install g++ (`apt install g++`) or set CXX to another compiler"
 )
@@ -151,9 +152,9 @@ TRITON_COMPILER = Tool(
     "install it with `pip install triton`",
 )
 GLUON_COMPILER = Tool(
-    "Triton 3.6 or newer, which contains Gluon",
+    f"Triton {GLUON_OF}, whose Gluon the guide teaches",
     _gluon,
-    "install it with `pip install triton>=3.6`",
+    f"install it with `pip install triton=={GLUON_OF}.*`",
 )
 CUTE_DSL = Tool(
     "CuTe DSL",
