@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from stark.languages.base import Language
-from stark.languages.building import common_environment, compute_capability
+from stark.languages.building import compute_capability, extension_environment
 from stark.languages.reading import names_used
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, MATMUL, ROWS, Technique
 from stark.languages.tools import CUTE_DSL, TORCH, TVM_FFI
@@ -33,7 +33,7 @@ def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
     }
     if architecture is not None:
         variables["CUTE_DSL_ARCH"] = f"sm_{compute_capability(architecture).replace('.', '')}"
-    return common_environment(build_dir) | variables
+    return extension_environment(build_dir) | variables
 
 
 CUTEDSL = Language(
