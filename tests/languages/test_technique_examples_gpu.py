@@ -40,8 +40,8 @@ needs_gluon = pytest.mark.skipif(GLUON.missing() is not None, reason=str(GLUON.m
 needs_cutedsl = pytest.mark.skipif(CUTEDSL.missing() is not None, reason=str(CUTEDSL.missing()))
 named = pytest.mark.parametrize
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-HOPPER_KERNELS = sorted((EXAMPLES / "kernels" / "hopper").glob("*.py"))
+HOPPER = Path(__file__).parents[2] / "examples" / "hopper"
+HOPPER_KERNELS = sorted((HOPPER / "kernels").glob("*.py"))
 KEEPING_PTX = {"CUTE_DSL_KEEP": "ptx"}
 
 
@@ -118,8 +118,8 @@ def examples(language: Language) -> dict[str, tuple[str, str]]:
 
 
 def problem_of(kernel: Path) -> Path:
-    """The problem in `examples` that a kernel in `examples/kernels/hopper` is for."""
-    return EXAMPLES / f"{kernel.stem.rpartition('_')[0]}.py"
+    """The problem in `examples/hopper` that a kernel there is for."""
+    return HOPPER / f"{kernel.stem.rpartition('_')[0]}.py"
 
 
 def found(mode: str, language: Language, folder: Path) -> dict[str, object]:
