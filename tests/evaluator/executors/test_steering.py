@@ -114,7 +114,7 @@ async def test_a_problem_waits_for_no_other_for_ever(tmp_path: Path) -> None:
 async def test_a_run_stays_on_the_kind_of_machine_that_answered_first(tmp_path: Path) -> None:
     kinds = ("H100", "H200")
     commands = [
-        [sys.executable, FAKE_JUDGE, str(tmp_path / f"{kind}.txt"), "--device-class", kind]
+        [sys.executable, FAKE_JUDGE, str(tmp_path / f"{kind}.txt"), "--device", kind]
         for kind in kinds
     ]
     both, other = CommandsExecutor(commands), CommandsExecutor([commands[1]])
@@ -126,7 +126,7 @@ async def test_a_run_stays_on_the_kind_of_machine_that_answered_first(tmp_path: 
         await both.evaluate(problem(name), CANDIDATE)
     await chosen.evaluate(problem("x"), CANDIDATE)
     other.bind("H100")
-    with pytest.raises(JudgeUnavailable, match="refused the request: it is for H100"):
+    with pytest.raises(JudgeUnavailable, match="it is for a machine of kind 'H100'"):
         await other.evaluate(problem("e"), CANDIDATE)
     await both.close()
     await other.close()

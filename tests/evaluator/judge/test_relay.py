@@ -221,4 +221,7 @@ def test_a_request_for_another_kind_of_machine_is_refused(executor: Executor) ->
     answer = executor.hear()
 
     assert isinstance(answer, RequestRefused)
-    assert answer.error.startswith("it is for another, and this is a machine")
+    assert answer.other_class
+    assert answer.error.startswith(
+        "it is for a machine of kind 'another', and there is only 'a machine'"
+    )

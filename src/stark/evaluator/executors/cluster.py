@@ -70,6 +70,9 @@ class ActorJudge:
         self.greeting: Greeting | None = None
         """Set while the judge is ready."""
 
+        self.device_class: str | None = None
+        """The kind of machine on which the actor was last ready."""
+
         self._create, self._on_notice = create, on_notice
         self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
         self._actor: Any = None
@@ -122,6 +125,7 @@ class ActorJudge:
                     self.failure = JudgeUnavailable(fault)
                     raise self.failure
                 self.greeting = greeting
+                self.device_class = Hello.model_validate_json(greeting.hello).device_class
                 self._pinging = asyncio.create_task(self._ping())
 
     async def close(self) -> None:
@@ -137,7 +141,7 @@ class ActorJudge:
                 await self._actor.end.remote()
 
     def _lose(self) -> None:
-        self.greeting, self._reported = None, Load(0, [])
+        self.greeting, self.device_class, self._reported = None, None, Load(0, [])
         self._asked.clear()
         if self._pinging is not None:
             self._pinging.cancel()

@@ -24,8 +24,8 @@ from stark.evaluator.protocol import (
     AnyRequest,
     Cancel,
     JudgeFailed,
-    RequestRefused,
     order_adapter,
+    refusal,
 )
 
 ENDING_S = 10.0
@@ -122,11 +122,7 @@ class Relay:
 
     def _pass(self, request: AnyRequest) -> None:
         if (request.device_class or "") not in self._device_class:
-            error = (
-                f"it is for {request.device_class}, and this is {self._device_class}; "
-                "times of both are not comparable, so start another run here"
-            )
-            self.say(RequestRefused(id=request.id, error=error))
+            self.say(refusal(request, [self._device_class]))
             return
         # Budgets, expected outputs and the roofline depend on the precision.
         problem = f"{request.problem.digest} {request.limits.precision}"
