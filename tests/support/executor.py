@@ -28,9 +28,9 @@ def invented(candidate: Candidate) -> Evaluation:
 VERSIONS = {"python": "3.11.7", "torch": "2.13.0"}
 
 
-def kind_of(device: Device) -> str:
+def kind_of(device: Device, versions: dict[str, str] = VERSIONS) -> str:
     """The kind of a fake executor's machine."""
-    return device_class(device, VERSIONS)
+    return device_class(device, versions)
 
 
 class FakeExecutor:
@@ -44,10 +44,11 @@ class FakeExecutor:
         delay_s: float = 0.0,
         warnings: tuple[str, ...] = (),
         others: tuple[FakeExecutor, ...] = (),
+        versions: dict[str, str] = VERSIONS,
     ) -> None:
-        """`evaluation` may raise to fail a request. `warnings` go into the reference. `others` have other devices."""
+        """`evaluation` may raise to fail a request. `warnings` go into the reference. `others` are of other kinds."""
         self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
-        self._device, self._others = device, others
+        self._device, self._others, self._versions = device, others, versions
         self.evaluated: list[Candidate] = []
         self.promoted: list[Candidate] = []
         """Candidates of final checks; they are not in `evaluated`."""
@@ -61,7 +62,7 @@ class FakeExecutor:
         spec = TensorSpec(shape=(4096, 1000), dtype="float32")
         return Reference(
             device=self._device,
-            versions=VERSIONS,
+            versions=self._versions,
             inputs=(spec,),
             outputs=(spec,),
             eager=measurement(EAGER_MS),
@@ -94,7 +95,7 @@ class FakeExecutor:
     def on(self, device_class: str) -> Executor:
         """The first of this and the others whose kind has this text in it."""
         for each in (self, *self._others):
-            if device_class in kind_of(each._device):
+            if device_class in kind_of(each._device, each._versions):
                 return each
         raise JudgeUnavailable(f"no judge is a machine of kind {device_class!r}")
 
