@@ -48,7 +48,7 @@ class FakeExecutor:
     ) -> None:
         """`evaluation` may raise to fail a request. `warnings` go into the reference. `others` are of other kinds."""
         self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
-        self._device, self._others, self._versions = device, others, versions
+        self._device, self.others, self._versions = device, others, versions
         self.evaluated: list[Candidate] = []
         self.promoted: list[Candidate] = []
         """Candidates of final checks; they are not in `evaluated`."""
@@ -94,7 +94,7 @@ class FakeExecutor:
 
     def on(self, device_class: str) -> Executor:
         """The first of this and the others whose kind has this text in it."""
-        for each in (self, *self._others):
+        for each in (self, *self.others):
             if device_class in kind_of(each._device, each._versions):
                 return each
         raise JudgeUnavailable(f"no judge is a machine of kind {device_class!r}")
