@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,14 +14,17 @@ import loop_samples as samples
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Correct, Effort, Evaluation, Incorrect
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.standing import vs_eager
+from stark.evaluator.executors import open_executor
 from stark.events import CheckFinished, JudgedElsewhere, JudgingElsewhere
 from stark.recorded import keep, record
 from stark.report.view import RunView
 from stark.store import Store
+from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.executor import FakeExecutor, kind_of
 from support.nodes import CPU, DEVICE, EAGER_MS, correct
 
@@ -203,3 +209,45 @@ async def test_a_recording_keeps_what_was_measured_elsewhere(store: Store) -> No
 
         assert store.elsewhere(run().id) == other.elsewhere(run().id)
         assert recording.elsewhere == other.elsewhere(run().id)
+
+
+@pytest.mark.judge
+@pytest.mark.long
+async def test_two_kinds_of_real_machines_judge_one_tree(store: Store) -> None:
+    """Two cores, and one of them alone."""
+    pytest.importorskip("torch")
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2 or shutil.which("taskset") is None:
+        pytest.skip("this needs two cores and taskset")
+    judge = f"{sys.executable} -m stark.evaluator.judge --device cpu"
+    executor = open_executor(
+        f"command:taskset -c {cores[0]},{cores[1]} {judge} ;; taskset -c {cores[0]} {judge}",
+        Limits(timing_budget_s=0.1),
+        Tools(sanitizer=False),
+    )
+    on_two = samples.run(
+        "sampling",
+        attempts=1,
+        problem=PROBLEM,
+        language="cpp",
+        device_class=", 2 cores",
+        other_classes=(", 1 cores",),
+    )
+    honest = as_candidate("cpp", FAULTS["honest"][0]).source
+    replies, _ = samples.scripted(lambda _: f"```python\n{honest}\n```")
+    executor.bind(", 2 cores")
+
+    await samples.work(store, on_two, executor, replies)
+    await executor.close()
+
+    ((kind, there),) = store.elsewhere(on_two.id).items()
+    own = store.reference(on_two.id)
+    assert own is not None
+    assert (2, 1) == (own.device.processors, there.reference.device.processors)
+    assert (own.device_class, kind) == (kind.replace("1 cores", "2 cores"), kind)
+    (check,), (elsewhere,) = store.promotions(on_two.id).values(), there.checks.values()
+    for found, machine in ((check, own.device), (elsewhere, there.reference.device)):
+        assert isinstance(found, Correct), found
+        assert "promote" == found.effort
+        assert machine == found.device
+        assert {"eager", "compile"} <= found.references.keys()

@@ -139,7 +139,7 @@ def test_device_classes_are_written_with_commas_but_a_name_may_have_one(
 
 @pytest.mark.parametrize("written", ["H100,", "H100,H100", ["H100", ""]])
 def test_device_classes_that_are_missing_or_the_same_are_refused(written: object) -> None:
-    with pytest.raises(UsageError, match="device_class is .* should be parts of the names of"):
+    with pytest.raises(UsageError, match=r"device_class is .* should be parts of the names of"):
         checked_options({"device_class": written})
 
 

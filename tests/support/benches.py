@@ -148,7 +148,7 @@ def two_kinds(delay_s: float = 0.0) -> FakeExecutor:
 
 def on_two_kinds(store: Store, attempts: int = 6, **changes: Any) -> Bench:
     """A bench for `two_kinds`."""
-    kinds = {"device_class": "Invented", "other_classes": ("Other",)}
+    kinds: dict[str, Any] = {"device_class": "Invented", "other_classes": ("Other",)}
     return new_bench(store, attempts, **kinds, **changes)
 
 

@@ -31,6 +31,7 @@ from stark.evaluator.protocol import (
     Evaluate,
     Evaluated,
     Hello,
+    PreparedProblems,
     order_adapter,
     refusal,
 )
@@ -124,6 +125,7 @@ class FakeJudge:
         self._ready[problem.digest] = None
         for oldest in list(self._ready)[: -self._keeping]:
             del self._ready[oldest]
+        self._say(PreparedProblems(problems=tuple(self._ready)))
 
     def _note(self, text: str) -> None:
         with self._notes.open("a") as notes:

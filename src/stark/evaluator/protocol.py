@@ -91,6 +91,14 @@ class Notice(Frozen):
     """For example `waiting for another judge on cuda:0`. An empty text withdraws the last notice."""
 
 
+class PreparedProblems(Frozen):
+    """The problems that the judge keeps prepared. It sends them whenever they change."""
+
+    kind: Literal["prepared"] = "prepared"
+    problems: tuple[str, ...]
+    """Their digests."""
+
+
 class Greeting(BaseModel):
     """The one field that `Hello` has in every protocol version. It is parsed first, to compare the versions."""
 
@@ -153,7 +161,14 @@ class JudgeFailed(Frozen):
 
 
 Answer = Annotated[
-    Hello | Notice | Described | Evaluated | ProblemRefused | RequestRefused | JudgeFailed,
+    Hello
+    | Notice
+    | PreparedProblems
+    | Described
+    | Evaluated
+    | ProblemRefused
+    | RequestRefused
+    | JudgeFailed,
     Field(discriminator="kind"),
 ]
 

@@ -175,3 +175,21 @@ async def test_a_kind_that_no_judge_has_is_one_sentence_and_costs_no_judge_time(
     await whole.close()
 
     assert [] == prepared(tmp_path)
+
+
+@pytest.mark.slow
+async def test_a_judge_is_known_to_keep_what_it_reports_and_not_all_that_it_was_asked(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, FAKE_JUDGE, str(tmp_path / "0.txt"), "--keeping", "1"]
+    executor = CommandsExecutor([command])
+    (judge,) = executor._judges
+
+    for name in ("a", "b"):
+        await executor.evaluate(problem(name), CANDIDATE)
+        assert {problem(name).digest} == judge.problems
+    assert judge.process is not None
+    await judge.process.kill()
+
+    assert set() == judge.problems
+    await executor.close()

@@ -83,11 +83,8 @@ class CommandJudge:
         self.failure: JudgeUnavailable | None = None
         self.process: JudgeProcess | None = None
         self._on_notice = on_notice
-        self.requests = 0
-        """Number of requests without an answer, including those that wait for the judge to start."""
-
-        self.problems: set[str] = set()
-        """Digests of the problems that it was asked about. It is assumed to keep them prepared."""
+        self.open: list[str] = []
+        """The digest of the problem of each request without an answer. The request may wait for the judge to start."""
 
         self._starting = asyncio.Lock()
         self._gate = asyncio.Lock()
@@ -100,8 +97,7 @@ class CommandJudge:
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """See `Judge.ask`."""
-        self.requests += 1
-        self.problems.add(request.problem.digest)
+        self.open.append(request.problem.digest)
         try:
             async with self._gate:
                 if alone and self.process is not None:
@@ -111,12 +107,18 @@ class CommandJudge:
                     return await answer
             return await answer
         finally:
-            self.requests -= 1
+            self.open.remove(request.problem.digest)
+
+    @property
+    def problems(self) -> set[str]:
+        """Digests of the problems that it keeps prepared, or will have to prepare for an open request."""
+        kept = self.process.problems if self.process is not None and self.process.alive else ()
+        return {*self.open, *kept}
 
     def load(self, problem: str) -> tuple[float, int]:
         """See `Judge.load`."""
         preparing = 0.0 if problem in self.problems else PREPARING
-        return self.requests + preparing, len(self.problems)
+        return len(self.open) + preparing, len(self.problems)
 
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""

@@ -24,6 +24,7 @@ from stark.evaluator.protocol import (
     AnyRequest,
     Cancel,
     JudgeFailed,
+    PreparedProblems,
     order_adapter,
     refusal,
 )
@@ -85,6 +86,9 @@ class Relay:
         self._leaving: list[int] = []
         """Processes that end as soon as the device is free."""
 
+        self._reported: set[str] = set()
+        """The digests of the problems that the executor knows to be prepared."""
+
     def run(self, requests: int) -> None:
         """Relay until the executor closes its end of the descriptor `requests`."""
         partial = b""
@@ -95,6 +99,7 @@ class Relay:
                 if isinstance(ready, Connection):
                     if pipes[ready] in self._processes.values():
                         self._hear(pipes[ready])
+                        self._report()
                     continue
                 read = os.read(requests, 1 << 20)
                 if not read:
@@ -103,6 +108,7 @@ class Relay:
                 for line in lines:
                     order = order_adapter.validate_json(line)
                     self._cancel(order) if isinstance(order, Cancel) else self._pass(order)
+                self._report()
 
     def close(self) -> None:
         """End all processes."""
@@ -115,6 +121,13 @@ class Relay:
     def say(self, answer: Answer) -> None:
         """Send a message to the executor."""
         self._write(answer.model_dump_json().encode())
+
+    def _report(self) -> None:
+        """Tell the executor which problems have a process, if that has changed."""
+        problems = {problem.split()[0] for problem in self._processes}
+        if problems != self._reported:
+            self._reported = problems
+            self.say(PreparedProblems(problems=tuple(problems)))
 
     def _write(self, line: bytes) -> None:
         self._out.write(line + b"\n")
