@@ -235,7 +235,6 @@ async def test_two_kinds_of_real_machines_judge_one_tree(store: Store) -> None:
     )
     honest = as_candidate("cpp", FAULTS["honest"][0]).source
     replies, _ = samples.scripted(lambda _: f"```python\n{honest}\n```")
-    executor.bind(", 2 cores")
 
     await samples.work(store, on_two, executor, replies)
     await executor.close()

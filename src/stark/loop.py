@@ -59,6 +59,8 @@ async def work_on(
     store.on_wait(lambda text: emit(Notice(text)))
     with ExitStack() as held:
         await store.retried(lambda: held.enter_context(store.exclusive(run.id)))
+        if run.config.device_class is not None:
+            executor = executor.on(run.config.device_class)
         reference = await store.retried(store.reference, run.id)
         if reference is None:
             check_visible(run.problem)

@@ -160,6 +160,18 @@ async def test_views_of_one_executor_reach_each_its_own_kind(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+async def test_a_kind_may_get_a_fuller_name_and_no_other(tmp_path: Path) -> None:
+    whole = two_kinds(tmp_path)
+
+    for name in ("H", "H200", "H100"):
+        whole.bind(name)
+    reference = await whole.describe(problem("a"))
+    await whole.close()
+
+    assert "H200" == reference.device.name
+
+
+@pytest.mark.slow
 async def test_a_kind_that_no_judge_has_is_one_sentence_and_costs_no_judge_time(
     tmp_path: Path,
 ) -> None:

@@ -81,8 +81,9 @@ class RequestingExecutor(ABC):
         self._tools = tools or Tools()
 
     def bind(self, device_class: str) -> None:
-        """See `Executor.bind`. An executor that several runs share keeps the first kind."""
-        self._device_class = self._device_class or device_class
+        """See `Executor.bind`. An executor that several runs share keeps the first kind, which may get a fuller name."""
+        if (self._device_class or "") in device_class:
+            self._device_class = device_class
 
     def on(self, device_class: str) -> Executor:
         """See `Executor.on`."""
