@@ -197,7 +197,9 @@ def open_judge(
         raise UsageError(
             "only a run judges on several kinds of machines, its leaders at the end; here, name one device class"
         )
-    return open_executor(options.executor, *limits_and_tools(options), on_notice, device_class)
+    return open_executor(
+        options.executor, *limits_and_tools(options), on_notice, device_class=device_class
+    )
 
 
 def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:
