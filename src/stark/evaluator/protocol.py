@@ -147,7 +147,8 @@ def refusal(request: AnyRequest, kinds: Iterable[str]) -> RequestRefused:
     """Refuses a request for another kind of machine than these."""
     error = (
         f"it is for a machine of kind {request.device_class!r}, and there is only "
-        f"{' and '.join(map(repr, sorted(kinds)))}; times of different kinds are not comparable"
+        f"{' and '.join(map(repr, sorted(kinds)))}; times of different kinds are not comparable, so start a judge "
+        "on such a machine, or another run"
     )
     return RequestRefused(id=request.id, error=error, other_class=True)
 

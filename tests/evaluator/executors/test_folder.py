@@ -329,7 +329,8 @@ async def test_a_worker_leaves_what_is_for_another_kind_of_machine(
     assert [[own.source], [other.source]] == [small.asked, large.asked]
     (left,) = (line for line in said if "is left to another worker" in line)
     assert left.endswith(
-        "it is for a machine of kind 'H200', and there is only 'A10'; times of different kinds are not comparable"
+        "it is for a machine of kind 'H200', and there is only 'A10'; times of different kinds are not comparable, "
+        "so start a judge on such a machine, or another run"
     )
     assert "on a machine of kind 'H200' that should judge candidates" in capsys.readouterr().err
 

@@ -182,7 +182,8 @@ async def test_a_kind_that_no_judge_has_is_one_sentence_and_costs_no_judge_time(
             await whole.on("B200").describe(problem("a"))
         assert str(raised.value) == (
             "every judge refused the request: it is for a machine of kind 'B200', and there is only "
-            "'H100, 80 GB; torch 2.13.0' and 'H200, 80 GB; torch 2.13.0'; times of different kinds are not comparable"
+            "'H100, 80 GB; torch 2.13.0' and 'H200, 80 GB; torch 2.13.0'; times of different kinds are not comparable, "
+            "so start a judge on such a machine, or another run"
         )
     await whole.close()
 
