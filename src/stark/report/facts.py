@@ -14,8 +14,8 @@ from stark.explain.evaluation import (
     objective_text,
     roofline_text,
     shapes_text,
+    speedup_text,
     verdict,
-    whole_text,
 )
 from stark.explain.numbers import first_line, milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
@@ -92,7 +92,7 @@ def _measurements(correct: Correct) -> Facts:
         yield "latency", f"{milliseconds(correct.latency_ms)} (geometric mean)"
     for name in correct.references:
         speedup = correct.speedup_vs(name)
-        text = whole_text(speedup) if speedup.too_noisy or name != "eager" else verdict(correct)
+        text = verdict(correct) if name == "eager" else speedup_text(speedup)
         yield name, f"{milliseconds(correct.reference_ms(name))}, so {text}"
     if weighing is None:
         yield from _limits(correct)
