@@ -22,6 +22,7 @@ from stark.core.standing import vs_eager
 from stark.evaluator.executors import open_executor
 from stark.events import CheckFinished, JudgedElsewhere, JudgingElsewhere
 from stark.recorded import keep, record
+from stark.report.progress import Lines
 from stark.report.view import RunView
 from stark.store import Store
 from support.candidates import FAULTS, PROBLEM, as_candidate
@@ -74,6 +75,8 @@ async def test_the_search_is_on_one_kind_and_its_leaders_are_judged_on_each_othe
         (each.node, each.device_class) for each in ended
     ]
     assert worked.events.index(worked.of(CheckFinished)[-1]) < worked.events.index(began[0])
+    attempt, (line,) = ended[-1].node.id, Lines().of(ended[-1])
+    assert line.startswith(f"final check of attempt {attempt} on {kind_of(LARGE)}: 9.00x vs eager")
 
 
 async def test_what_was_measured_elsewhere_ranks_nothing(store: Store) -> None:

@@ -42,6 +42,8 @@ async def check_elsewhere(run: Run, store: Store, executor: Executor, emit: OnEv
 
     Each result is stored. What an earlier session judged there is not judged again.
     """
+    if not run.config.other_classes:
+        return
     passed = {
         attempt: speedup
         for attempt, found in (await store.retried(store.promotions, run.id)).items()
