@@ -117,6 +117,12 @@ def test_a_cpu_has_small_problems_too() -> None:
     assert "memory" == work_of(larger).bound
 
 
+def test_many_steps_do_not_make_a_problem_of_a_cpu_small() -> None:
+    found = profile(700 * CPU_ENTRIES, "aten::mul", on_device=False)
+
+    assert "memory" == work_of(reference(0.9, found).model_copy(update={"device": CPU})).bound
+
+
 def test_few_outputs_are_fewer_tiles_than_processors_of_a_short_program() -> None:
     assert gpu(1, 1.0, (256, 256)).few_outputs
     assert not gpu(1, 1.0, (4096, 4096)).few_outputs

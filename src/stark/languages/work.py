@@ -22,6 +22,9 @@ CPU_CALL_MS = 0.005
 CPU_ENTRIES = 5
 """For each operator that computes, a CPU profile lists about this many operators: that one, wrappers and views."""
 
+CPU_SMALL_MS = 0.05
+"""Work that takes at least this long on a CPU is not limited by calls, because a kernel is one call."""
+
 SHORT_PROGRAM = 3
 """In a program of more steps, the output's shape says little about the shapes of the program's matrix products."""
 
@@ -47,7 +50,10 @@ class Work:
     """For a GPU, a name such as `sm_90`; for a CPU, its instruction set, such as `x86_64`."""
 
     bound: Bound
-    """What takes longest, by minimum times: memory traffic, arithmetic, or launching the reference's operators."""
+    """What takes longest, by minimum times: memory traffic, arithmetic, or launching operators.
+
+    On a GPU, the reference's operators; on a CPU, only calls of small problems matter.
+    """
 
     operators: frozenset[Operator]
     """The kinds of operators that the reference runs."""
@@ -75,11 +81,13 @@ def work_of(reference: Reference) -> Work:
     else:
         entries = 1 if profile.clock == "device" else CPU_ENTRIES
         steps, operators = max(round(profile.count / entries), 1), _operators(profile)
-    call_ms = device.launch_ms or CPU_CALL_MS
+    calls_ms = (
+        steps * device.launch_ms if device.launch_ms else min(steps * CPU_CALL_MS, CPU_SMALL_MS)
+    )
     elements = sum(math.prod(spec.shape) for spec in reference.outputs)
     return Work(
         architecture=device.architecture,
-        bound="launch" if roofline.floor_ms < steps * call_ms else roofline.bound,
+        bound="launch" if roofline.floor_ms < calls_ms else roofline.bound,
         operators=operators,
         steps=steps,
         few_outputs=elements < device.processors * OUTPUT_TILE and steps <= SHORT_PROGRAM,
