@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
-from stark.core.profile import Profile
+from stark.core.profile import OUTSIDE, Profile, Step
 from stark.core.reference import Reference
 
 Operator = Literal["matmul", "conv", "softmax", "norm", "reduction"]
@@ -94,12 +95,27 @@ def work_of(reference: Reference) -> Work:
     )
 
 
+def operator_shares(reference: Reference) -> dict[str, float]:
+    """The share of the reference's time by operator, the largest first; empty without a profile.
+
+    Those of one kind (`Operator`) count together, and what is outside PyTorch's operators does not count.
+    """
+    shares: defaultdict[str, float] = defaultdict(float)
+    for step in reference.profile.steps if reference.profile else ():
+        name = _name(step)
+        if name != OUTSIDE:
+            shares[next(iter(_kinds(name)), name.rstrip("_"))] += step.share
+    return dict(sorted(shares.items(), key=lambda each: -each[1]))
+
+
 def _operators(profile: Profile) -> frozenset[Operator]:
-    names = {
-        (step.operator or step.name).removeprefix("aten::").lstrip("_") for step in profile.steps
-    }
-    return frozenset(
-        operator
-        for operator, pattern in _OPERATORS.items()
-        if any(re.search(pattern, name) for name in names)
-    )
+    return frozenset(kind for step in profile.steps for kind in _kinds(_name(step)))
+
+
+def _name(step: Step) -> str:
+    """The operator's name without `aten::` and leading underscores."""
+    return (step.operator or step.name).removeprefix("aten::").lstrip("_")
+
+
+def _kinds(name: str) -> list[Operator]:
+    return [kind for kind, pattern in _OPERATORS.items() if re.search(pattern, name)]

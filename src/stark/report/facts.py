@@ -17,6 +17,7 @@ from stark.explain.evaluation import (
     speedup_text,
     verdict,
 )
+from stark.explain.lesson import lessons_line
 from stark.explain.numbers import first_line, milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
 from stark.explain.run import budget_line, models_line, reference_line, replay_line
@@ -39,6 +40,8 @@ def run_facts(view: RunView) -> Facts:
         yield "replay", replay_line(run)
     yield "budget", budget_line(config.budget)
     yield "precision", config.limits.precision
+    if config.lessons:
+        yield "lessons", lessons_line(config.lessons)
     if reference is None:
         yield "reference", "not measured yet"
         return

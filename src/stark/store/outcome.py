@@ -99,6 +99,9 @@ class Outcome(NamedTuple):
     classes: Mapping[str, Mapping[int, CheckedOn]] = MappingProxyType({})
     """The final checks by kind of machine and attempt, those of the run's own kind first. Empty for a run on one kind."""
 
+    taught_by: tuple[str, ...] = ()
+    """The earlier runs whose lessons the prompts had."""
+
     @property
     def confirmed(self) -> bool:
         """Whether the final check decides; if so, `best_attempt` is one that passed it."""
@@ -139,6 +142,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         roles=read_spent(connection, *counted(CallRow)).get(run_id, {}),
         elapsed_s=connection.scalar(elapsed_s) or 0.0,
         classes=_read_classes(connection, run_id, attempts),
+        taught_by=tuple(each["run"] for each in run.body["config"].get("lessons") or ()),
     )
 
 
