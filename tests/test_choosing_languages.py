@@ -14,11 +14,16 @@ from stark.core.node import ROOT
 from stark.languages import AUTO, LANGUAGES, offered
 from stark.options import RunOptions
 from stark.store import Store
-from support.executor import FakeExecutor
+from support.executor import VERSIONS, FakeExecutor
 from support.nodes import CPU, DEVICE
 from support.replies import prompt_of, role_of, team_reply
 
 HAS = "triton, cuda, gluon"
+
+
+def having(languages: str) -> dict[str, str]:
+    """The versions that a machine with these languages reports."""
+    return VERSIONS | {"languages": languages}
 
 
 @pytest.fixture
@@ -38,7 +43,7 @@ def alternating(messages: tuple[Message, ...]) -> str:
 
 async def test_a_rewrite_is_in_the_plans_language_and_all_else_in_its_parents(store: Store) -> None:
     run = samples.run(attempts=30, language=AUTO)
-    executor = FakeExecutor(languages=HAS)
+    executor = FakeExecutor(versions=having(HAS))
 
     worked = await samples.work(store, run, executor, samples.scripted(alternating)[0])
 
@@ -60,7 +65,7 @@ async def test_the_planner_sees_the_choice_and_the_coder_the_chosen_guide(store:
     run = samples.run(attempts=1, language=AUTO)
     replies, _ = samples.scripted(alternating)
 
-    worked = await samples.work(store, run, FakeExecutor(languages=HAS), replies)
+    worked = await samples.work(store, run, FakeExecutor(versions=having(HAS)), replies)
 
     plan, code = (prompt_of(call.messages) for call in store.calls(run.id, 1))
     for name in HAS.split(", "):
@@ -79,7 +84,7 @@ async def test_a_choice_that_the_machine_lacks_is_sent_back(store: Store) -> Non
     run = samples.run(attempts=1, language=AUTO)
     replies, _ = samples.scripted(asks_for_cutedsl)
 
-    worked = await samples.work(store, run, FakeExecutor(languages=HAS), replies)
+    worked = await samples.work(store, run, FakeExecutor(versions=having(HAS)), replies)
 
     (node,) = worked.tree.nodes
     assert "LANGUAGE is `cutedsl`. Choose one of triton, cuda, gluon." in str(node.evaluation)
@@ -87,7 +92,7 @@ async def test_a_choice_that_the_machine_lacks_is_sent_back(store: Store) -> Non
 
 async def test_a_machine_without_any_language_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match="has the tools of no language"):
-        await samples.work(store, samples.run(language=AUTO), FakeExecutor(languages=""))
+        await samples.work(store, samples.run(language=AUTO), FakeExecutor())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +105,7 @@ async def test_a_machine_without_any_language_is_refused(store: Store) -> None:
     ids=["Hopper", "Ada", "CPU"],
 )
 async def test_what_is_offered_fits_the_device(device, expected) -> None:  # type: ignore[no-untyped-def]
-    executor = FakeExecutor(device=device, languages="cpp, triton, gluon, cutedsl")
+    executor = FakeExecutor(device=device, versions=having("cpp, triton, gluon, cutedsl"))
 
     reference = await executor.describe(samples.run().problem)
 
