@@ -124,7 +124,7 @@ class PreparedReference:
         terms = Terms(self.precision, operations.precision)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
         self.roofline = roofline(
-            self.program, drawn, outputs, self.sheet, operations.counted, self.precision
+            operations.least_bytes, operations.counted, self.sheet, self.precision
         )
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
