@@ -20,7 +20,7 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 

@@ -121,7 +121,7 @@ class PreparedReference:
         draw_s = time.monotonic() - begin
         self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
-        terms = Terms(self.precision, operations.precision)
+        terms = Terms(self.precision, operations.precision, stated=self.problem.declared.tolerance)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
         self.roofline = roofline(
             operations.least_bytes, operations.counted, self.sheet, self.precision
