@@ -20,7 +20,7 @@ from support.sharing import JudgeWithin
 torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge.problem.degenerate import passing
-from stark.evaluator.judge.problem.inputs import Program
+from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import REGIMES, changed
 from stark.evaluator.judge.problem.roofline import operations_of
 from stark.evaluator.judge.verify.oracle import expect
@@ -67,8 +67,24 @@ def test_a_reference_is_sound_and_counted(name: str, case: str, tmp_path: Path) 
     for output in program.run(changed(drawn, next(iter(REGIMES)), seed=2)):
         assert output.isfinite().all()
 
-    counted = operations_of(program, drawn, "cpu")
+    _check_counts(program, drawn, case)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_the_formula_holds_at_full_size(name: str, case: str, tmp_path: Path) -> None:
+    program = Program(DECK[name].at(case), tmp_path, torch.device("cuda"))
+    drawn = program.draw(1)
+    outputs = program.run_first(drawn)
+
+    assert all(each.isfinite().all() for each in outputs)
+    _check_counts(program, drawn, case)
+
+
+def _check_counts(program: Program, drawn: Drawn, case: str) -> None:
+    counted = operations_of(program, drawn, "cuda" if program.device.type == "cuda" else "cpu")
     least_bytes, operations = program.module.roofline(case)
+
     assert pytest.approx(least_bytes, rel=TOLERANCE) == counted.least_bytes
     assert pytest.approx(operations, rel=TOLERANCE) == sum(counted.counted.values())
 

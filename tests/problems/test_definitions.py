@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from stark.core.errors import ProblemError
+from stark.core.evaluation import Untimed
+from stark.core.judging import Limits
+from stark.explain.evaluation import accuracy_text
 from stark.problems import load, load_all
+from support.candidates import as_candidate
+from support.sharing import JudgeWithin
 
 REFERENCE = """\
 import torch
@@ -133,7 +138,7 @@ def test_workloads_that_cannot_be_cases_are_named(tmp_path: Path) -> None:
     problem = load(str(sol(tmp_path, [*many, workload(3, scale=2.0), workload(5, inputs=stored)])))
 
     assert (
-        "# Workloads left out: 1 read .safetensors files; 1 have other numbers than the first; "
+        "# Workloads left out: 1 read .safetensors files; 1 have other numbers or ways to draw than the first; "
         "11 lie between others in size." in problem.source
     )
     assert 8 == len(problem.declared.cases)
@@ -173,3 +178,19 @@ def test_a_definition_needs_workloads_and_other_json_is_no_problem(folder: Path)
     (folder / "definition.json").write_text("{}")
     with pytest.raises(ProblemError, match="contains no problem file"):
         load_all(str(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_judge_says_how_a_candidate_stands_by_the_benchmarks_tolerance(
+    folder: Path, judge_within: JudgeWithin
+) -> None:
+    problem = load(str(folder))
+    copy = problem.source.replace("class Model(", "class ModelNew(")
+    found = await judge_within(Limits()).check(problem, as_candidate("pytorch", copy))
+
+    assert isinstance(found, Untimed), found
+    assert (
+        "; the problem's benchmark would accept it: 100 % of elements are within 0.001 + 0.01 |reference|, and it "
+        "asks for 99 %" in accuracy_text(found.accuracy)
+    )

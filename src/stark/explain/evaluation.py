@@ -254,8 +254,8 @@ def _stated_text(stated: Matched) -> str:
     """The tolerance of the problem's own benchmark, and whether it accepts the outputs, beside the judge's budget."""
     asked = stated.tolerance
     return (
-        f"the problem's benchmark would {'accept' if stated.passes else 'refuse'} it: {stated.share:.4%} of elements are "
-        f"within {asked.absolute:g} + {asked.relative:g} |reference|, and it asks for {asked.matched:.4g}"
+        f"the problem's benchmark would {'accept' if stated.passes else 'refuse'} it: {100 * stated.share:.6g} % of elements "
+        f"are within {asked.absolute:g} + {asked.relative:g} |reference|, and it asks for {100 * asked.matched:g} %"
     )
 
 

@@ -13,7 +13,8 @@ from stark.core.declared import declared
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.core.python import bindings, parse_python
-from stark.problems.definitions import is_definition, problem_text
+from stark.problems.definition_text import problem_text
+from stark.problems.definitions import is_definition, read
 
 CLONE = "git clone https://github.com/ScalingIntelligence/KernelBench"
 
@@ -187,7 +188,8 @@ def _number(path: Path) -> int:
 def _checked(path: Path) -> Problem:
     """The problem in this file, named after the file; a KernelBench file's level comes first: `level1/23_Softmax`."""
     if is_definition(path):
-        name, source = problem_text(path)
+        chosen = read(path)
+        name, source = chosen.definition.name, problem_text(chosen)
     else:
         name, source = path.stem, _read(path)
     fault = form_fault(source)
