@@ -19,8 +19,9 @@ from stark.core.evaluation import Effort, Evaluation, Untimed
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.toolchain import Toolchain
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
@@ -75,6 +76,9 @@ class Hello(Frozen):
     versions: dict[str, str]
     sandbox: dict[str, str | None] = Field(default={})
     """Maps every sandbox layer to None if it is active, or to the reason why it is not."""
+
+    toolchain: Toolchain = Toolchain(versions={}, cpu="")
+    """What its builds depend on. A build service needs an equal one."""
 
 
 class Notice(Frozen):

@@ -46,6 +46,9 @@ class Place:
     cpu_s: int | None = None
     """Limit of each process's processor time in seconds, or None for no limit."""
 
+    yields: bool = False
+    """Whether its processes run only on cores that nothing else wants, and leave them at once when something does."""
+
 
 def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> None:
     """Create the namespaces, apply the place's folder, environment and limits, and make `output` stdout and stderr.
@@ -73,6 +76,8 @@ def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> N
         os.dup2(source, target)
     os.chdir(place.folder)
     bounds.bound(place.memory_bytes, place.cpu_s)
+    if place.yields:  # only a privilege that candidates lose could take this back
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def close(layers: frozenset[Layer], place: Place) -> None:

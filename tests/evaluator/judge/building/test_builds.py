@@ -11,7 +11,7 @@ from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from support.candidates import as_candidate
-from support.nodes import CPU
+from support.nodes import TOOLCHAIN
 
 CANDIDATE = as_candidate("cpp", "print('built')\nclass ModelNew: pass\n")
 
@@ -20,7 +20,7 @@ CANDIDATE = as_candidate("cpp", "print('built')\nclass ModelNew: pass\n")
 def test_a_build_of_which_a_part_is_gone_is_built_again(tmp_path: Path, lost: str) -> None:
     server = Forkserver.start([])
     try:
-        builds = Builds(BuildCache(tmp_path, most_bytes=1e9), CPU, server)
+        builds = Builds(BuildCache(tmp_path, most_bytes=1e9), None, TOOLCHAIN, server)
         with builds.in_use(CANDIDATE):
             first = builds.build(CANDIDATE, Limits(), Patience())
             path = first.folder / lost
@@ -48,7 +48,7 @@ def test_a_file_that_asks_for_the_device_is_imported_where_there_is_one(
     candidate = as_candidate(language, f"class ModelNew: pass\nraise RuntimeError({error!r})\n")
     server = Forkserver.start([])
     try:
-        builds = Builds(BuildCache(tmp_path, most_bytes=1e9), CPU, server)
+        builds = Builds(BuildCache(tmp_path, most_bytes=1e9), None, TOOLCHAIN, server)
         with builds.in_use(candidate):
             found = builds.build(candidate, Limits(), Patience())
     finally:
