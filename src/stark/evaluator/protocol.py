@@ -25,6 +25,10 @@ PROTOCOL = 12
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
+SERVICE = "STARK_BUILDERS"
+"""Environment variable by which a judge's executor names the socket of a build service."""
+
+
 class Describe(Frozen):
     """Ask the judge to measure the problem's reference."""
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from stark.core.errors import UsageError
 from stark.evaluator.candidate.sandbox.layers import left_out
-from stark.evaluator.judge.building.away import SERVICE
 from stark.evaluator.judge.building.cache import (
     FOLDER,
     GIGABYTES,
@@ -28,7 +27,7 @@ from stark.evaluator.judge.building.cache import (
     make_folder,
     most_gb,
 )
-from stark.evaluator.protocol import Hello, Notice
+from stark.evaluator.protocol import SERVICE, Hello, Notice
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.machine import Machine

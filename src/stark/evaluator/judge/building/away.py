@@ -22,9 +22,6 @@ from stark.core.judging import Limits
 from stark.evaluator.judge.building.packing import Received, Unusable, receive
 from stark.evaluator.judge.processes.child import Patience
 
-SERVICE = "STARK_BUILDERS"
-"""Environment variable for the socket of a build service."""
-
 POLL_S = 0.1
 """Seconds between two looks whether anybody still waits for the candidate."""
 
