@@ -99,10 +99,10 @@ class Desk:
             await asyncio.wait({answer, hung_up}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 ray().cancel(asked)
-            stream: bytes = await answer
-            return stream
-        except ray().exceptions.RayError:  # Ray starts the actor again, perhaps
-            builder.greeting = asyncio.create_task(_greeted(builder.actor))
+            return await answer
+        except ray().exceptions.RayError:
+            if not hung_up.done():  # it is lost, and Ray may start it again
+                builder.greeting = asyncio.create_task(_greeted(builder.actor))
             return b""
         finally:
             hung_up.cancel()
@@ -113,5 +113,6 @@ async def _greeted(actor: Any) -> Builds:
     return Builds(*await actor.greet.remote())
 
 
-async def _result(asked: Any) -> Any:
-    return await asked
+async def _result(asked: Any) -> bytes:
+    stream: bytes = await asked
+    return stream

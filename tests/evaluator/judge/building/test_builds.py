@@ -54,3 +54,29 @@ def test_a_file_that_asks_for_the_device_is_imported_where_there_is_one(
     finally:
         server.close()
     assert built == (found.error is None)
+
+
+@pytest.mark.parametrize("yields", [True, False])
+def test_a_build_beside_what_is_timed_takes_only_idle_cores_and_cannot_change_that(
+    tmp_path: Path, yields: bool
+) -> None:
+    takes_more = (
+        "import os\n"
+        "class ModelNew: pass\n"
+        "try:\n"
+        "    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))\n"
+        "except PermissionError:\n"
+        "    pass\n"
+        "print('idle' if os.sched_getscheduler(0) == os.SCHED_IDLE else 'ordinary')\n"
+    )
+    candidate = as_candidate("pytorch", takes_more)
+    server = Forkserver.start([])
+    try:
+        cache = BuildCache(tmp_path, most_bytes=1e9)
+        builds = Builds(cache, "sm_90", TOOLCHAIN, server, yields=yields)
+        with builds.in_use(candidate):
+            built = builds.build(candidate, Limits(), Patience())
+    finally:
+        server.close()
+
+    assert built.output == ("idle\n" if yields else "ordinary\n")
