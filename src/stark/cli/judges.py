@@ -41,9 +41,7 @@ async def _asked(executor: str) -> Mapping[str, Hello | Toolchain | str]:
 def _findings(hellos: Mapping[str, Hello | Toolchain | str]) -> Iterator[Finding]:
     for judge, said in hellos.items():
         if isinstance(said, str):
-            yield Finding(
-                judge, "judge" if judge.startswith("judge") else "builder", "broken", said
-            )
+            yield Finding(judge, judge.partition(" ")[0], "broken", said)
             continue
         if isinstance(said, Toolchain):
             tools = (said.versions.get(tool.name) for tool in (CPP_COMPILER, NVCC))

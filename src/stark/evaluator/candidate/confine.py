@@ -47,7 +47,7 @@ class Place:
     """Limit of each process's processor time in seconds, or None for no limit."""
 
     yields: bool = False
-    """Whether its processes run only on cores that nothing else wants, and leave them at once when something does."""
+    """Whether its processes leave the cores to whatever else runs. Hostile ones can take this back."""
 
 
 def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> None:
@@ -76,8 +76,8 @@ def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> N
         os.dup2(source, target)
     os.chdir(place.folder)
     bounds.bound(place.memory_bytes, place.cpu_s)
-    if place.yields:  # only a privilege that candidates lose could take this back
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if place.yields:
+        bounds.yield_cores()
 
 
 def close(layers: frozenset[Layer], place: Place) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import resource
+from contextlib import suppress
 from pathlib import Path
 
 FILE_BYTES = 4 << 30
 """Maximum size of a file, in bytes."""
 
 OPEN_FILES = 1024
+
+AUTOGROUP = Path("/proc/self/autogroup")
+"""Linux may share the cores among sessions. A scheduling policy then counts only within this process's session."""
+
+LEAST = "19"
+"""The nice value with the least share."""
 
 
 def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
@@ -27,6 +34,13 @@ def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
         lower(resource.RLIMIT_AS, mapped_pages * resource.getpagesize() + memory_bytes)
     if cpu_s is not None:
         lower(resource.RLIMIT_CPU, cpu_s)
+
+
+def yield_cores() -> None:
+    """Leave the cores to other processes. Call it in a session of its own."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with suppress(FileNotFoundError):
+        AUTOGROUP.write_text(LEAST)
 
 
 def lower(limit: int, wanted: int) -> None:
