@@ -52,12 +52,14 @@ async def _measure(judges: int, judging_s: float, rounds: int, problems: int) ->
             async with waits:
                 await executor.evaluate(named[number % problems], candidates[number])
 
-        begin = time.monotonic()
+        begin, busy_s = time.monotonic(), time.process_time()
         await asyncio.gather(*map(judged, range(len(candidates))))
+        busy_s = time.process_time() - busy_s
         took_s, least_s = time.monotonic() - begin, rounds * judging_s
         print(
             f"{len(candidates)} candidates in {took_s:.2f} s; at least {least_s:.2f} s; "
-            f"lost to scheduling: {took_s / least_s - 1:.1%}"
+            f"lost to scheduling: {took_s / least_s - 1:.1%}; "
+            f"{1000 * busy_s / len(candidates):.1f} ms of the driver's processor each"
         )
         await executor.close()
 

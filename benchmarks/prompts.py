@@ -4,6 +4,7 @@
     python benchmarks/prompts.py --model 'exec:my-agent -p' --role plan
     python benchmarks/prompts.py                             # check the recorded replies
     python benchmarks/prompts.py --show debug_crashed        # print a prompt
+    python benchmarks/prompts.py --rebuild RECORDING…       # tokens of a recorded run's prompts, then and today
     python benchmarks/prompts.py --take RECORDING ATTEMPT ROLE NAME   # make a situation from a recorded run
 
 `docs/notes/prompts.md` describes the checks. Exits 1 if a check fails.
@@ -15,11 +16,14 @@ import argparse
 import asyncio
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, get_args
 
 from prompting.checks import Check, Conversation, checks, converse
+from prompting.rebuilding import rebuilt
 from prompting.situation import FOLDER, Situation, situations, write
 from prompting.taking import take
 
@@ -27,7 +31,7 @@ from stark.agents.roles import Ask
 from stark.agents.window import RoleName
 from stark.core.call import Fit, Message, Reply
 from stark.core.errors import StarkError
-from stark.core.usage import Spent, spent_on, utf8_bytes
+from stark.core.usage import Spent, estimated_tokens, spent_on, utf8_bytes
 from stark.correspondence import plain
 from stark.explain.run import token_count
 from stark.models import Model, open_model
@@ -48,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if situation.role in (chosen.role or (situation.role,))
         and name in (chosen.situation or (name,))
     }
+    if chosen.rebuild:
+        _rebuild(chosen.rebuild)
+        return 0
     if chosen.show:
         print(asyncio.run(_prompt(known[chosen.show])))
         return 0
@@ -162,6 +169,22 @@ def _document(name: str, conversation: Conversation, found: list[Check]) -> dict
     }
 
 
+def _rebuild(paths: Sequence[str]) -> None:
+    """Print the mean tokens of each role's prompts, as they were recorded and as they are written today."""
+    then, today = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    for path in paths:
+        recording = read_recording(Path(path))
+        for call in recording.calls:
+            if all(message.speaker != "assistant" for message in call.messages):
+                said = sum(utf8_bytes(message.text) for message in call.messages)
+                then[call.role].append(estimated_tokens(said))
+        for prompt in asyncio.run(rebuilt(recording)):
+            today[prompt.role].append(prompt.tokens)
+    print("role   prompts  then    today")
+    for role, tokens in today.items():
+        print(f"{role:<6} {len(tokens):>7} {mean(then[role]):>7,.0f} {mean(tokens):>8,.0f}")
+
+
 def _take(recording: str, attempt: str, role: RoleName, name: str) -> int:
     path = FOLDER / f"{name}.json"
     taken = take(read_recording(Path(recording)), int(attempt), role, "")
@@ -181,6 +204,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--parallel", type=int, default=4, help="questions at a time")
     parser.add_argument("--json", action="store_true", help="print JSON with every reply")
     parser.add_argument("--show", choices=names, help="print the prompt of this situation")
+    parser.add_argument("--rebuild", nargs="+", metavar="RECORDING", help="count its tokens")
     parser.add_argument("--take", nargs=4, metavar=("RECORDING", "ATTEMPT", "ROLE", "NAME"))
     return parser.parse_args(arguments)
 

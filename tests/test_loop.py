@@ -11,7 +11,7 @@ from stark.agents.fitting import least_tokens
 from stark.core.call import Message, spent_by_role
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, PromptRefused, UsageError
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.evaluation import BuildFailed, Effort, Evaluation
 from stark.core.node import Selection
 from stark.core.problem import Problem
 from stark.core.usage import Budget, estimated_tokens, utf8_bytes
@@ -28,7 +28,7 @@ from stark.languages import language
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy, team_of
 from support.executor import FakeExecutor
-from support.nodes import CPU, correct
+from support.nodes import CPU, correct, failure
 from support.replies import prompt_of, role_of, team_reply
 
 
@@ -289,3 +289,68 @@ async def test_a_language_that_the_device_cannot_run_is_refused_before_anything_
     with pytest.raises(UsageError, match="do not run on the judge's Invented CPU"):
         await samples.work(store, run, FakeExecutor(device=CPU))
     assert not store.holds(run.id)
+
+
+# Builds.
+
+
+def fails_at_first(candidate: Candidate) -> Evaluation:
+    """Builds only what was written after errors."""
+    return correct(0.5) if "repaired" in candidate.source else BuildFailed(error="line 3: no")
+
+
+def repairing(messages: tuple[Message, ...]) -> str:
+    """A team whose candidates build once it has seen the errors."""
+    reply = team_reply(messages)
+    return (
+        reply.replace("return x", "return x  # repaired")
+        if "line 3: no" in str(messages)
+        else reply
+    )
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+async def test_a_failed_build_goes_back_to_its_writer_and_costs_no_attempt(
+    store: Store, name: str
+) -> None:
+    run, executor = samples.run(name, attempts=1), FakeExecutor(fails_at_first)
+
+    worked = await samples.work(store, run, executor, samples.scripted(repairing)[0])
+
+    (node,) = worked.tree.nodes
+    assert ("correct", None) == (node.evaluation.status, node.duplicate_of)
+    first, second = (candidate.source for candidate in executor.evaluated)
+    assert ("repaired" in first, "repaired" in second) == (False, True)
+    *_, sent_back, last = store.calls(run.id)
+    assert sent_back.role == last.role
+    assert "line 3: no" in last.messages[-1].text
+
+
+async def test_a_build_that_fails_twice_is_judged_as_it_is(store: Store) -> None:
+    executor = FakeExecutor(lambda _: failure("build_failed"))
+
+    worked = await samples.work(store, samples.run("sampling", 2), executor)
+
+    nodes = sorted(worked.tree.nodes, key=lambda node: node.id)
+    assert ["build_failed", "build_failed"] == [node.evaluation.status for node in nodes]
+    assert [None, 1] == [node.duplicate_of for node in nodes]
+    assert 4 == len(store.calls("relu-1a2b"))
+    assert 2 == len(executor.evaluated), "the second attempt's sources are known"
+
+
+async def test_a_replaced_candidate_belongs_to_no_attempt(store: Store) -> None:
+    """Attempt 2 ends with the source that attempt 1 replaced."""
+    repaired = iter([False, True, False, False])
+
+    def answer(messages: tuple[Message, ...]) -> str:
+        reply = team_reply(messages[:3])
+        return reply.replace("return x", "return x  # repaired") if next(repaired) else reply
+
+    executor, replies = FakeExecutor(fails_at_first), samples.scripted(answer)[0]
+
+    worked = await samples.work(store, samples.run("sampling", 2), executor, replies)
+
+    first, second = sorted(worked.tree.nodes, key=lambda node: node.id)
+    assert (True, False) == (first.works, second.works)
+    assert second.duplicate_of is None
+    assert 2 == len(executor.evaluated)

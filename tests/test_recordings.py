@@ -412,3 +412,29 @@ def test_a_recording_can_be_kept_and_recorded_again() -> None:
 
         assert recording == record(kept, kept.run(recording.run.id))
         assert list(recording.promotions) == list(kept.promotions(recording.run.id))
+
+
+async def test_a_recorded_reply_that_no_usable_one_followed_is_given_after_it(store: Store) -> None:
+    """A build failed, and the reply to its errors had no candidate: the first candidate counted."""
+    sources = iter([samples.team_reply, lambda _: "no code"])
+    run, executor = samples.run("sampling", 1), FakeExecutor(lambda _: failure("build_failed"))
+    replies, _ = samples.scripted(lambda messages: next(sources)(messages))
+    await samples.work(store, run, executor, replies)
+    recording = record(store, run)
+
+    worked = await followed(recording, lambda _: failure("build_failed"))
+
+    assert work_of(recording.nodes) == work_of(worked.tree.nodes)
+    assert ["build_failed"] == [node.evaluation.status for node in worked.tree.nodes]
+
+
+async def test_a_replay_sends_no_candidate_back(store: Store) -> None:
+    run, executor = samples.run("sampling", 1), FakeExecutor(lambda _: failure("build_failed"))
+    await samples.work(store, run, executor)
+    recording = record(store, run)
+    assert 2 == len(recording.calls)
+
+    worked = await followed(recording, lambda _: failure("build_failed"))
+
+    assert 1 == worked.ledger.spent.calls
+    assert work_of(recording.nodes) == work_of(worked.tree.nodes)

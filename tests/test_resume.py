@@ -14,10 +14,11 @@ from stark.core.call import Call, Message
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ModelRefused, ModelUnreachable, StoreError
 from stark.core.evaluation import Evaluation
-from stark.core.usage import Budget
+from stark.core.node import Selection
+from stark.core.usage import Budget, Cost
 from stark.store import Store
 from support.executor import FakeExecutor, invented
-from support.nodes import correct
+from support.nodes import correct, failure
 from support.replies import prompt_of
 
 
@@ -129,6 +130,29 @@ async def test_a_resumed_run_asks_for_no_stored_reply_again(store: Store) -> Non
     assert [1] == [node.id for node in worked.tree.nodes]
     spent = worked.ledger.spent
     assert (2, 0.5) == (spent.calls, spent.dollars), "earlier sessions count"
+
+
+async def test_a_candidate_that_was_sent_back_is_not_judged_again(store: Store) -> None:
+    """The process was killed after the second reply, before its evaluation."""
+    run = samples.run("sampling", 1)
+    executor = FakeExecutor(lambda _: failure("build_failed"))
+    await samples.work(store, run, executor)
+    first, second = (candidate.source for candidate in executor.evaluated)
+    with Store.open("sqlite://") as killed:
+        killed.create_run(run)
+        killed.begin_attempt(run.id, 1, Selection(parent=0, action="improve"))
+        for call in store.calls(run.id):
+            asked = killed.begin_call(run.id, 1, call.role, call.reply.model, Cost())
+            killed.add_call(run.id, call, asked, 1.0)
+        resumed = FakeExecutor()
+
+        worked = await samples.work(killed, run, resumed)
+
+        assert store.calls(run.id) == killed.calls(run.id)
+    (node,) = worked.tree.nodes
+    assert node.candidate is not None
+    assert first != second == node.candidate.source
+    assert [second] == [candidate.source for candidate in resumed.evaluated]
 
 
 async def test_a_resumed_run_asks_on_from_a_plan_that_was_stored(store: Store) -> None:

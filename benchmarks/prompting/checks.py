@@ -64,14 +64,21 @@ async def converse(
                 conversation.plan = await roles.plan(recording_ask, brief)
             case "code":
                 assert situation.plan is not None, "the code role carries out a plan"
-                conversation.source, _ = await roles.code(recording_ask, brief, situation.plan)
+                conversation.source, _ = await roles.code(
+                    recording_ask, brief, situation.plan, _unbuilt
+                )
             case "debug":
-                conversation.source = await roles.debug(recording_ask, brief)
+                conversation.source = await roles.debug(recording_ask, brief, _unbuilt)
             case "solo":
-                conversation.source = await roles.solo(recording_ask, brief)
+                conversation.source = await roles.solo(recording_ask, brief, _unbuilt)
     except ReplyError as fault:
         conversation.fault = str(fault)
     return conversation
+
+
+async def _unbuilt(source: str) -> str:
+    """No error, since nothing is built here."""
+    return ""
 
 
 def checks(conversation: Conversation) -> list[Check]:

@@ -16,7 +16,7 @@ from support.replies import prompt_of
 NOT_SHOWN = "# The plan role does not see the sources of other attempts."
 
 _LISTED = re.compile(r"^- Attempt (\d+), ", re.MULTILINE)
-_LED_HERE = re.compile(r"^- attempt (\d+), ", re.MULTILINE)
+_IDEA = re.compile(r"^- (?:attempt )?(\d+), ", re.MULTILINE)
 
 
 def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situation:
@@ -31,7 +31,7 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
     }
     prompt = prompt_of(calls[0].messages)
     shown = [nodes[int(number)] for number in _LISTED.findall(prompt)]
-    history = tuple(nodes[int(number)] for number in _LED_HERE.findall(prompt))
+    ideas = tuple(nodes[int(number)] for number in _IDEA.findall(prompt))
     window = _window(role, None if selected == ROOT else nodes[selected], shown)
     return Situation(
         about=about,
@@ -40,7 +40,7 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
         language=recording.run.config.language,
         problem=recording.run.problem,
         reference=recording.reference,
-        window=window.model_copy(update={"history": history}),
+        window=window.model_copy(update={"ideas": ideas}),
         plan=nodes[attempt].plan if role == "code" else None,
         replies=tuple(call.reply for call in calls),
         refusal=_refusal(calls),

@@ -26,7 +26,7 @@ from stark.strategies import strategy, team_of
 Part = TypeVar("Part", bound=Frozen)
 
 ROLE_MODELS = ("plan_model", "code_model", "debug_model")
-FIXED = ("strategy", "language", "seed", "precision", "backward", "device_class")
+FIXED = ("strategy", "language", "seed", "precision", "backward", "device_class", "lessons")
 """Options that cannot change once a run exists."""
 
 
@@ -46,6 +46,7 @@ def configure(options: RunOptions) -> RunConfig:
         window_tokens=options.window_tokens,
         limits=_part(Limits, options),
         tools=_part(Tools, options),
+        lessons=None if options.lessons == "auto" else (),
     )
 
 

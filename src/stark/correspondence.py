@@ -124,6 +124,16 @@ class Correspondence:
         self._stored = {call.turn: call for call in stored}
         self._turn = 0
 
+    @property
+    def sent_back(self) -> bool | None:
+        """Whether the latest reply was sent back; None if that is still to be decided.
+
+        It was if an earlier session stored the next question, and never is in a replay, whose replies are final.
+        """
+        if self._turn in self._stored:
+            return True
+        return False if isinstance(self._desk.replies, RecordedReplies) else None
+
     async def ask(
         self, role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool = False
     ) -> Reply:

@@ -19,16 +19,18 @@ from stark.core.call import Call
 from stark.core.candidate import Candidate
 from stark.core.device import device_class
 from stark.core.errors import ProblemError, TryAgain, UsageError
-from stark.core.evaluation import Evaluation, Unusable
+from stark.core.evaluation import BuildFailed, Evaluation, Unusable
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.correspondence import Correspondence, Desk, Replies
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
+from stark.explain.evaluation import evidence
 from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
+from stark.lessons import with_lessons
 from stark.problems import check_visible
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
@@ -62,6 +64,7 @@ async def work_on(
             check_visible(run.problem)
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
+            run = await store.retried(with_lessons, run, store, reference)
             await store.retried(_begin, run, store, reference)
         executor.bind(device_class(reference.device, reference.versions))
         await store.retried(store.reopen_run, run.id)
@@ -81,9 +84,8 @@ async def work_on(
 
 
 def _begin(run: Run, store: Store, reference: Reference) -> None:
-    """Store the run, unless it is stored already, and its reference."""
-    if not store.holds(run.id):
-        store.create_run(run)
+    """Store the run with its lessons, and its reference."""
+    (store.reconfigure if store.holds(run.id) else store.create_run)(run)
     store.set_reference(run.id, reference)
 
 
@@ -131,8 +133,8 @@ class Session:
         self.run, self.reference, self.executor = run, reference, executor
         self.desk, self.policy = desk, policy
         self.team = team_of(run.config.strategy)
-        self._judged: dict[str, tuple[int, asyncio.Future[Evaluation]]] = {}
-        """Maps a candidate's digest to the first attempt that has the candidate, and to the candidate's evaluation."""
+        self._judged: dict[str, asyncio.Future[Evaluation]] = {}
+        """The evaluations of this session, by the candidate's digest."""
 
         self._cut_off = False  # whether a shared limit stopped an attempt that had begun
         nodes, self._unfinished = desk.store.nodes(run.id), desk.store.unfinished(run.id)
@@ -146,12 +148,16 @@ class Session:
             # continues its final check, which needs the search's ranking.
             nodes = demote_refuted(nodes, desk.store.promotions(run.id))
         self.tree = Tree.replay(reference.latency_ms, nodes)
-        self._known: dict[str, Node] = {}
-        """Maps the digests of candidates that an earlier session judged to their first nodes."""
+        self._known: dict[str, Evaluation] = {}
+        """The evaluations of earlier sessions, by the candidate's digest."""
+
+        self._first: dict[str, int] = {}
+        """The first attempt with each candidate, by the candidate's digest."""
 
         for node in nodes:
             if node.candidate is not None:
-                self._known.setdefault(node.candidate.digest, node)
+                self._known.setdefault(node.candidate.digest, node.evaluation)
+                self._first.setdefault(node.candidate.digest, node.original)
 
     async def work(self) -> Ended:
         """Keep up to `parallel` attempts in flight until no more may start; returns why the work stopped."""
@@ -182,8 +188,7 @@ class Session:
                     else:
                         task.result()  # raises the error that ended the attempt
         finally:
-            evaluations = (evaluation for _, evaluation in self._judged.values())
-            pending: list[asyncio.Future[Any]] = [*running, *evaluations]
+            pending: list[asyncio.Future[Any]] = [*running, *self._judged.values()]
             for each in pending:
                 each.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
@@ -222,11 +227,12 @@ class Session:
         """Write a candidate and have it evaluated."""
         draft = await self._draft(attempt, selection)
         candidate: Candidate | None = None
-        duplicate_of: int | None = None
+        first = attempt
         evaluation: Evaluation = Unusable(reason=draft.fault)
         if draft.source is not None:
             candidate = Candidate(language=self.run.config.language, source=draft.source)
-            duplicate_of, evaluation = await self._evaluated(attempt, candidate)
+            first = self._first.setdefault(candidate.digest, attempt)
+            evaluation = await self._evaluation(attempt, candidate)
         return Node(
             id=attempt,
             parent=selection.parent,
@@ -236,7 +242,7 @@ class Session:
             edits=draft.edits,
             candidate=candidate,
             evaluation=evaluation,
-            duplicate_of=duplicate_of,
+            duplicate_of=None if first == attempt else first,
         )
 
     async def _draft(self, attempt: int, selection: Selection) -> Draft:
@@ -248,26 +254,31 @@ class Session:
             reference=self.reference,
             tree=self.tree,
             selection=selection,
+            attempt=attempt,
+            lessons=config.lessons or (),
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
         )
-        return await self.team.write(
-            work, Correspondence(self.desk, attempt, self._replies[attempt]).ask
-        )
+        asking = Correspondence(self.desk, attempt, self._replies[attempt])
 
-    async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:
-        """The earlier attempt with the same source (None if there is none) and the evaluation that both attempts share.
+        async def build_errors(source: str) -> str:
+            if asking.sent_back is not None:
+                return "known to an earlier session" if asking.sent_back else ""
+            candidate = Candidate(language=config.language, source=source)
+            evaluation = await self._evaluation(attempt, candidate)
+            return evidence(evaluation) if isinstance(evaluation, BuildFailed) else ""
 
-        Identical candidates are judged once.
-        """
-        if node := self._known.get(candidate.digest):
-            return (None if node.original == attempt else node.original), node.evaluation
+        return await self.team.write(work, asking.ask, build_errors)
+
+    async def _evaluation(self, attempt: int, candidate: Candidate) -> Evaluation:
+        """The judge's verdict. Identical candidates are judged once."""
+        if known := self._known.get(candidate.digest):
+            return known
         if candidate.digest not in self._judged:
             self.desk.emit(Stepped(attempt, "judge"))
             asking = self.executor.evaluate(self.run.problem, candidate)
-            self._judged[candidate.digest] = attempt, asyncio.ensure_future(asking)
-        first, evaluation = self._judged[candidate.digest]
-        return (None if first == attempt else first), await asyncio.shield(evaluation)
+            self._judged[candidate.digest] = asyncio.ensure_future(asking)
+        return await asyncio.shield(self._judged[candidate.digest])
 
     async def _add_finished(self, ended: Iterable[asyncio.Task[Node]]) -> None:
         """Store each attempt that became a node, then add it to the tree."""

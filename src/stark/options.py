@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, field_validator
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
 from stark.core.precision import DEFAULT, Precision
-from stark.core.run import WINDOW_TOKENS, Stop
+from stark.core.run import WINDOW_TOKENS, Lessons, Stop
 from stark.core.usage import Price
 
 MODELS, BUDGET, JUDGE = "Models", "Budget of a run", "Judge"
@@ -72,6 +72,11 @@ class RunOptions(Frozen):
         "stark",
         "stark, sampling, reflexion, search-only or team-only; NAME:POLICY sets another search policy, such as "
         "stark:best-first or stark:epsilon-greedy(epsilon=0.2).",
+    )
+    lessons: Lessons = _option(
+        "none",
+        "`auto`: show up to five lessons of ended runs in the store to the roles that plan: ideas with their gain or their "
+        "failure, from similar problems, never from the same one.",
     )
     language: str | None = _option(
         None, "Kernel language: cpp, triton, cuda or pytorch; by default the best for the device."

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import zlib
+from collections import defaultdict
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
@@ -96,12 +97,15 @@ class Recording(Frozen):
 class RecordedReplies:
     """Answers questions with the replies of a recorded run; no model is asked.
 
-    A role is always given its last recorded reply in the attempt. Its earlier replies were rejected when the run was
-    recorded. They are never given, so that a version of STARK that would accept them replays the same run.
+    A role is given its last recorded reply in the attempt, which decided. Its earlier replies were sent back when the
+    run was recorded. They are given only if the later ones are sent back now, so that a version of STARK that would
+    accept them replays the same run.
     """
 
     def __init__(self, recording: Recording) -> None:
-        self._calls = {(call.attempt, call.role): call for call in recording.calls}
+        self._calls: defaultdict[tuple[int, str], list[Call]] = defaultdict(list)
+        for call in recording.calls:
+            self._calls[call.attempt, call.role].append(call)
         self._unusable = recording.unusable
         self.turn = nullcontext()
 
@@ -120,14 +124,16 @@ class RecordedReplies:
 
         If there is no such reply, raises PromptRefused if the attempt produced no candidate, else RecordingError.
         """
-        call = self._calls.get((attempt, role))
-        if call is None and attempt in self._unusable:
+        calls = self._calls.get((attempt, role), [])
+        if not calls and attempt in self._unusable:
             raise PromptRefused(self._unusable[attempt])
-        if call is None:
+        if not calls:
             raise RecordingError(
                 f"the recording has no reply of the {role} role for attempt {attempt}; "
                 "it was made by another version of STARK, so record the run again"
             )
+        sent_back = sum(message.speaker == "assistant" for message in messages)
+        call = calls[max(len(calls) - 1 - sent_back, 0)]
         usage = call.reply.usage.model_copy(update={"dollars": 0.0, "seconds": 0.0})
         return call.reply.model_copy(update={"usage": usage})
 

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from stark.agents import roles
 from stark.agents.briefing import Brief
-from stark.agents.roles import Ask
+from stark.agents.roles import Ask, BuildErrors
 from stark.agents.team import Assignment
 from stark.agents.window import RoleName
 from stark.core.call import Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.evaluation import BuildFailed, Crashed, Evaluation
+from stark.core.lesson import Change, Lesson, Repair
+from stark.core.measurement import Speedup
 from stark.core.node import ROOT, Action, Node, Selection
 from stark.core.plan import Anchor, Plan
 from stark.core.problem import Problem
@@ -133,6 +135,34 @@ CRASH = Crashed(
 )
 
 
+LESSONS = (
+    Lesson(
+        run="gelu-1a2b",
+        attempt=7,
+        problem="level1/26_GELU",
+        operators=("gelu",),
+        dtype="float32",
+        language="cuda",
+        device="Invented GPU",
+        idea="Two loads in flight",
+        result=Change(speedup=Speedup(reference="parent", ratio=1.31, low=1.28, high=1.33)),
+    ),
+    Lesson(
+        run="gelu-1a2b",
+        attempt=9,
+        problem="level1/26_GELU",
+        operators=("gelu",),
+        dtype="float32",
+        language="cuda",
+        device="Invented GPU",
+        idea="One float4 per thread",
+        result=Repair(
+            failure="misaligned address", cause="The rows are no multiple of four floats long"
+        ),
+    ),
+)
+
+
 class Taught(Language):
     """A language with a short guide and no techniques, so that no change of either touches the snapshots."""
 
@@ -190,6 +220,7 @@ def assignment(parent: int, action: Action = "improve", grown: Tree | None = Non
         reference=REFERENCE,
         tree=grown or tree(),
         selection=Selection(parent=parent, action=action),
+        attempt=9,
         rng=random.Random(0),
     )
 
@@ -243,22 +274,40 @@ def reply_of(role: RoleName, parent: int, plan: Plan) -> str:
     return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY
 
 
-async def work(ask: Ask, role: RoleName, given: Brief, plan: Plan) -> None:
+async def builds(source: str) -> str:
+    """A judge that can build everything."""
+    return ""
+
+
+async def fails(source: str) -> str:
+    """A judge that can build nothing."""
+    return "line 5: expected ';'"
+
+
+async def work(
+    ask: Ask, role: RoleName, given: Brief, plan: Plan, build_errors: BuildErrors = builds
+) -> None:
     match role:
         case "plan":
             await roles.plan(ask, given)
         case "code":
-            await roles.code(ask, given, plan)
+            await roles.code(ask, given, plan, build_errors)
         case "debug":
-            await roles.debug(ask, given)
+            await roles.debug(ask, given, build_errors)
         case "solo":
-            await roles.solo(ask, given)
+            await roles.solo(ask, given, build_errors)
 
 
 async def _cut_prompt() -> str:
     """A prompt with room for only some of its neighbours' sources."""
     answers = Answers(REPLACEMENTS_REPLY)
     await work(answers.ask, "code", replace(brief("code", 1), window_tokens=1_480), EDIT)
+    return answers.prompts[0]
+
+
+async def _with_lessons(role: RoleName) -> str:
+    answers = Answers(reply_of(role, 1, EDIT))
+    await work(answers.ask, role, replace(brief(role, 1), lessons=LESSONS), EDIT)
     return answers.prompts[0]
 
 
@@ -269,10 +318,15 @@ async def prompts() -> dict[str, str]:
     await roles.plan(answers.ask, brief("plan", ROOT))
     cut_off = Answers(Reply(text="ACTION", model="scripted", truncated=True), REWRITE_REPLY)
     await roles.plan(cut_off.ask, brief("plan", ROOT))
+    unbuilt = Answers(CANDIDATE_REPLY, CANDIDATE_REPLY)
+    await work(unbuilt.ask, "solo", brief("solo", ROOT), EDIT, fails)
     return {
         "system": answers.asked[0][0].text,
         "again": answers.prompts[1],
         "cut_off": cut_off.prompts[1],
+        "unbuilt": unbuilt.prompts[1],
+        "plan_with_lessons": await _with_lessons("plan"),
+        "solo_with_lessons": await _with_lessons("solo"),
         "plan_at_the_root": await prompt("plan", ROOT),
         "plan": await prompt("plan", 1),
         "plan_from_a_repair": await prompt("plan", 5),

@@ -18,6 +18,7 @@ from stark.agents.briefing import (
     numbered,
     outcome_text,
     start_text,
+    tried_text,
 )
 from stark.agents.window import ContextWindow
 from stark.core.candidate import Candidate
@@ -80,17 +81,23 @@ def test_a_missing_last_newline_changes_no_numbers() -> None:
     assert numbered("a\nb\n") == numbered("a\nb")
 
 
-def test_the_history_takes_a_line_an_attempt() -> None:
+def test_an_idea_takes_one_line() -> None:
     tree = samples.tree()
-    node, history = tree.node(5), tree.path(5)[:-1]
-    given = brief(node=node, history=history)
+    given = brief(children=(tree.node(4),), ideas=(tree.node(2), tree.node(3)))
 
-    line = "- attempt 2, from the reference: One block per row (incorrect: output 0: relative error"
-    assert f"\nAttempts that led to it:\n{line}" in start_text(given, True)
-    assert "led to it" not in start(node)
-    gone = start_text(replace(given, cuts={2: "nothing"}), True)
-    assert "Attempts that led to it:\n(1 left out for length.)\n" in gone
-    assert start_text(given, True) == start_text(replace(given, cuts={2: "line"}), True)
+    children, others = tried_text(given).split("\n\n")
+
+    assert children.startswith("- Attempt 4, from attempt 1: Use float4\n")
+    assert [
+        "Elsewhere, with the speedup over eager:",
+        "- 2, from the reference: One block per row "
+        "(incorrect: output 0: relative error 0.31 is over its budget of 0.001)",
+        "- 3, from attempt 1: Larger blocks (2.50x)",
+    ] == others.split("\n")
+    assert "Nothing yet." == tried_text(brief())
+    assert tried_text(given) == tried_text(replace(given, cuts={2: "line"}))
+    gone = tried_text(replace(given, cuts={2: "nothing"}))
+    assert gone.endswith("(2.50x)\n(1 left out for length.)")
 
 
 def test_the_start_has_the_outcome_the_plan_and_the_source() -> None:
@@ -99,7 +106,7 @@ def test_the_start_has_the_outcome_the_plan_and_the_source() -> None:
     plain, with_numbers = start(node), start(node, numbered_lines=True)
 
     for text in (plain, with_numbers):
-        assert text.startswith("Attempt 1: correct, 0.5 ms: 2.00x vs eager")
+        assert text.startswith("Attempt 1, from the reference: correct, 0.5 ms: 2.00x vs eager")
         assert "\nPlan: One thread per element.\n" in text
     assert "\n11 | class ModelNew(torch.nn.Module):\n" in with_numbers
     assert "\nclass ModelNew(torch.nn.Module):\n" in plain

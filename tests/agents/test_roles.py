@@ -12,8 +12,8 @@ from agent_samples import Answers
 from stark.agents import roles
 from stark.agents.briefing import numbered
 from stark.agents.window import LIMIT, RoleName
-from stark.core.call import Reply
-from stark.core.errors import ModelRefused, ReplyError
+from stark.core.call import Fit, Message, Reply
+from stark.core.errors import ModelRefused, PromptRefused, ReplyError
 from stark.core.node import ROOT, Node
 from stark.core.plan import Plan
 from stark.languages import LANGUAGES
@@ -70,7 +70,7 @@ async def test_every_prompt_has_the_problem_and_the_device(role: RoleName) -> No
 async def test_every_role_sees_its_part_of_the_techniques(role: RoleName, shown: str) -> None:
     triton = LANGUAGES["triton"]
     given = replace(samples.brief(role, 6 if role == "debug" else 1), language=triton)
-    (technique,) = given.lessons.techniques
+    (technique,) = given.guidance.techniques
     assert "triton/wide_access" == technique.name
     answers = Answers(samples.reply_of(role, 1, REWRITE))
 
@@ -83,7 +83,7 @@ async def test_plan_gets_the_numbered_source_the_attempts_and_the_roofline() -> 
     text = await samples.prompt("plan", 1)
 
     assert numbered(source_of(1)) in text
-    assert "Attempt 1: correct, 0.5 ms: 2.00x vs eager" in text
+    assert "Attempt 1, from the reference: correct, 0.5 ms: 2.00x vs eager" in text
     assert "- Attempt 3, from attempt 1: Larger blocks\n  Result: correct, 0.4 ms" in text
     assert "- Attempt 4, from attempt 1: Use float4\n  Result: build_failed: line 5" in text
     leaders = text.partition("# The fastest so far")[2]
@@ -132,20 +132,24 @@ async def test_debug_gets_the_evidence_the_plan_and_its_siblings_fixes() -> None
     assert samples.LANGUAGE.guide in text
 
 
-async def test_debug_gets_the_instruction_of_each_anchor() -> None:
+async def test_all_but_the_coder_get_a_plan_as_its_title_and_three_lines() -> None:
+    strategy = f"It is bound by memory.\nLoad more at once.\n\n{'The lanes share rows. ' * 40}"
+    long = samples.EDIT.model_copy(update={"title": "Wide loads", "strategy": strategy})
     grown = samples.tree()
-    edited = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": samples.EDIT})
-    grown.add(edited)
+    for id, evaluation in ((8, samples.CRASH), (9, samples.correct(0.2))):
+        node = samples.attempt(id, 1, evaluation, "x")
+        grown.add(node.model_copy(update={"plan": long}))
 
-    text = await samples.prompt("debug", 8, grown=grown)
+    debug = await samples.prompt("debug", 8, grown=grown)
+    plan = await samples.prompt("plan", 1, grown=grown)
+    code = await samples.prompt("code", 1, long, grown=grown)
 
-    assert (
-        "# Its plan\n"
-        "The kernel is bound by memory: load four floats at once, for about 1.5x.\n"
-        "- body: Let each thread handle one float4.\n"
-        "  Keep the guard for the tail.\n"
-        "- launch: Launch a quarter of it.\n"
-    ) in text
+    summary = "It is bound by memory. Load more at once."
+    assert f"# Its plan\nWide loads\n{summary}\n\n#" in debug
+    assert f"- Attempt 8, from attempt 1: Wide loads\n  Plan: {summary}\n  Result:" in plan
+    assert strategy.strip() in code.replace("\n\n# ", "\n# ")
+    for text in (debug, plan):
+        assert "share rows" not in text and "Launch a quarter" not in text
 
 
 async def test_debug_sees_which_failure_a_later_repair_fixed() -> None:
@@ -218,7 +222,7 @@ async def test_an_anchored_edit_goes_from_the_plan_into_the_source() -> None:
     answers = Answers(samples.EDIT_REPLY.replace("128", "129"), samples.REPLACEMENTS_REPLY)
 
     plan = await roles.plan(answers.ask, samples.brief("plan", 1))
-    source, edits = await roles.code(answers.ask, samples.brief("code", 1), plan)
+    source, edits = await roles.code(answers.ask, samples.brief("code", 1), plan, samples.builds)
 
     assert samples.EDIT == plan
     expected = source_of(1).replace(
@@ -252,7 +256,7 @@ async def test_a_plan_for_a_kernel_may_ask_for_a_rewrite() -> None:
     answers = Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY)
 
     plan = await roles.plan(answers.ask, samples.brief("plan", 1))
-    written = await roles.code(answers.ask, samples.brief("code", 1), plan)
+    written = await roles.code(answers.ask, samples.brief("code", 1), plan, samples.builds)
 
     assert (samples.SOURCE, ()) == written
 
@@ -355,3 +359,65 @@ async def test_a_second_reply_that_is_cut_off_is_final(first: Reply | str) -> No
 
     with pytest.raises(ReplyError, match="output limit cut the reply off"):
         await roles.plan(answers.ask, samples.brief("plan", 1))
+
+
+# Builds.
+
+
+@pytest.mark.parametrize(("role", "node"), [("code", 1), ("debug", 6), ("solo", 1)])
+async def test_a_candidate_that_does_not_build_goes_back_once_with_the_errors(
+    role: RoleName, node: int
+) -> None:
+    reply = samples.reply_of(role, node, samples.EDIT)
+    answers = Answers(reply, reply, "never asked for")
+
+    await samples.work(answers.ask, role, samples.brief(role, node), samples.EDIT, samples.fails)
+
+    assert [role, role] == answers.roles
+    assert answers.asked[0] == answers.asked[1][:3]
+    assert reply == answers.asked[1][3].text
+    assert "line 5: expected ';'" in answers.prompts[1]
+
+
+async def test_the_candidate_after_the_errors_counts() -> None:
+    better = samples.CANDIDATE_REPLY.replace("128", "64")
+    answers = Answers(samples.CANDIDATE_REPLY, better)
+
+    source = await roles.solo(answers.ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE.replace("128", "64") == source
+
+
+async def test_a_malformed_reply_and_then_a_failed_build_are_both_sent_back() -> None:
+    answers = Answers("no code", samples.CANDIDATE_REPLY, samples.CANDIDATE_REPLY)
+
+    source = await roles.solo(answers.ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE == source
+    assert [3, 5, 7] == [len(messages) for messages in answers.asked]
+
+
+@pytest.mark.parametrize("second", ["no code", cut_off(samples.CANDIDATE_REPLY)])
+async def test_a_candidate_stays_if_no_usable_reply_follows_its_errors(
+    second: str | Reply,
+) -> None:
+    answers = Answers(samples.CANDIDATE_REPLY, second)
+
+    source = await roles.solo(answers.ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE == source
+
+
+async def test_a_candidate_stays_if_the_model_refuses_to_read_its_errors() -> None:
+    answers = Answers(samples.CANDIDATE_REPLY)
+
+    async def ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
+        if answers.asked:
+            raise PromptRefused("the conversation is too long")
+        return await answers.ask(role, messages, fit, more_output=more_output)
+
+    source = await roles.solo(ask, samples.brief("solo", ROOT), samples.fails)
+
+    assert samples.SOURCE == source

@@ -7,8 +7,9 @@ from typing import get_args
 
 import pytest
 
-from stark.agents.window import LIMIT, ContextWindow, Repair, RoleName, lone_window, window
+from stark.agents.window import IDEAS, LIMIT, ContextWindow, Repair, RoleName, lone_window, window
 from stark.core.node import ROOT, Node
+from stark.core.plan import Plan
 from stark.search.tree import Tree
 from support.nodes import failing, random_tree, unusable, working
 from support.policies import view
@@ -52,14 +53,34 @@ def test_plan_and_solo_see_the_children_and_the_leaderboard(tree: Tree, role: Ro
     assert [3, 4, 2] == ids(seen.others)
 
 
-def test_plan_and_solo_see_their_history() -> None:
-    nodes = [failing(1), working(2, 1, action="debug"), working(3, 2), working(4, 3), working(5, 4)]
-    tree = Tree.replay(1.0, nodes)
+@pytest.mark.parametrize("role", ["plan", "solo"])
+def test_plan_and_solo_see_every_other_idea_in_the_run(role: RoleName) -> None:
+    """2 repaired 1; 5 and 6 lead; 7 had no plan, and 8 started from it."""
+    planned = [
+        *(failing(1), working(2, 1, 0.9, "debug"), working(3, latency_ms=0.8), working(4, 2, 0.7)),
+        *(working(5, latency_ms=0.1), working(6, latency_ms=0.2)),
+    ]
+    nodes = [
+        each.model_copy(update={"plan": Plan(action="rewrite", strategy="A")}) for each in planned
+    ]
+    tree = Tree.replay(
+        1.0,
+        [*nodes, *(each.model_copy(update={"plan": None}) for each in (working(7), working(8, 7)))],
+    )
 
-    for role in ("plan", "solo"):
-        assert [1, 2, 3] == ids(shown(tree, 4, role).history), role
-        assert [] == ids(shown(tree, 1, role).history) == ids(shown(tree, ROOT, role).history)
-    assert [] == ids(shown(tree, 4, "code").history) == ids(shown(tree, 4, "debug").history)
+    assert [3] == ids(shown(tree, 2, role).ideas), "4 is a child, and 1 is repaired"
+    assert [2, 3, 4] == ids(shown(tree, 5, role).ideas)
+    assert [2, 3, 4, 7] == ids(shown(tree, 8, role).ideas), "7 led to it"
+    assert [] == ids(shown(tree, 2, "code").ideas) == ids(shown(tree, 1, "debug").ideas)
+
+
+def test_the_latest_ideas_are_seen() -> None:
+    plan = Plan(action="rewrite", strategy="A")
+    nodes = [failing(id).model_copy(update={"plan": plan}) for id in range(1, IDEAS + 10)]
+
+    seen = shown(Tree.replay(1.0, nodes), 1, "plan")
+
+    assert list(range(10, IDEAS + 10)) == ids(seen.ideas)
 
 
 def test_an_unusable_child_that_left_a_plan_was_a_try(tree: Tree) -> None:

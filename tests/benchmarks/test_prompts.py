@@ -11,6 +11,7 @@ from typing import get_args
 import prompts
 import pytest
 from prompting.checks import Conversation, changed_lines, checks, converse
+from prompting.rebuilding import rebuilt
 from prompting.situation import Expected, Situation, read, situations, write
 from prompting.taking import NOT_SHOWN, take
 from prompts import recorded
@@ -298,3 +299,21 @@ def test_what_is_expected_is_patterns_that_can_be_read() -> None:
         for pattern in (*situation.expected.names, *situation.expected.never):
             re.compile(pattern)
         assert Expected() != situation.expected, situation.about
+
+
+# Recorded runs.
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json*")), ids=lambda path: path.name)
+async def test_a_recorded_run_is_asked_the_same_questions_today(path: Path) -> None:
+    recording = read_recording(path)
+
+    prompts = await rebuilt(recording)
+
+    asked = [
+        (call.attempt, call.role)
+        for call in recording.calls
+        if all(message.speaker != "assistant" for message in call.messages)
+    ]
+    assert sorted(asked) == sorted((prompt.attempt, prompt.role) for prompt in prompts)
+    assert all(1_000 < prompt.tokens < WINDOW_TOKENS for prompt in prompts)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from stark.core.plan import Anchor, Plan, short_name, unquoted
+from stark.core.plan import SUMMARY_LENGTH, Anchor, Plan, short_name, unquoted
 
 
 def anchor(
@@ -84,3 +84,21 @@ def test_a_name_is_short_and_plain(text: str, name: str) -> None:
 )
 def test_one_pair_of_quotation_marks_is_removed(text: str, bare: str) -> None:
     assert bare == unquoted(text)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "summary"),
+    [
+        ("Load wider.\nIt is\nbound by memory.", "Load wider. It is bound by memory."),
+        ("\nLoad wider.\n\nEach thread takes four floats.", "Load wider."),
+    ],
+)
+def test_a_summary_is_the_first_paragraph_of_the_strategy(strategy: str, summary: str) -> None:
+    assert summary == Plan(action="rewrite", strategy=strategy).summary
+
+
+def test_a_long_summary_is_cut_between_words() -> None:
+    summary = Plan(action="rewrite", strategy="wide " * 400).summary
+
+    assert SUMMARY_LENGTH - 5 < len(summary) <= SUMMARY_LENGTH
+    assert summary.endswith("wide…")

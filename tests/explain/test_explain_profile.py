@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from profile_samples import launch, on_cpu, on_gpu, roofline, step
@@ -51,6 +53,14 @@ from stark.explain.profile import bottleneck_text, profile_lines, step_lines
 )
 def test_every_bottleneck_in_words(profiled: Profiled, text: str) -> None:
     assert text == bottleneck_text(profiled)
+
+
+def test_a_noisy_time_leaves_the_bottleneck_unsure() -> None:
+    certain = on_gpu((step(launched=launch()),), roofline(0.71, 0.2))
+
+    said = bottleneck_text(replace(certain, noisy=True))
+
+    assert f"unsure, since the time is too noisy; probably {bottleneck_text(certain)}" == said
 
 
 def test_every_run_of_an_operator_counts() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from stark.core.profile import Profile, Step
+from stark.core.profile import OUTSIDE, Profile, Step
 from stark.core.reference import Reference, TensorSpec
-from stark.languages.work import CPU_ENTRIES, Work, work_of
+from stark.languages.work import CPU_ENTRIES, Work, operator_shares, work_of
 from support.nodes import CPU, DEVICE, ROOFLINE, measurement
 
 
@@ -117,7 +117,28 @@ def test_a_cpu_has_small_problems_too() -> None:
     assert "memory" == work_of(larger).bound
 
 
+def test_many_steps_do_not_make_a_problem_of_a_cpu_small() -> None:
+    found = profile(700 * CPU_ENTRIES, "aten::mul", on_device=False)
+
+    assert "memory" == work_of(reference(0.9, found).model_copy(update={"device": CPU})).bound
+
+
 def test_few_outputs_are_fewer_tiles_than_processors_of_a_short_program() -> None:
     assert gpu(1, 1.0, (256, 256)).few_outputs
     assert not gpu(1, 1.0, (4096, 4096)).few_outputs
     assert not gpu(4, 1.0, (256, 256)).few_outputs
+
+
+def test_time_is_shared_among_kinds_of_operators_without_what_is_outside_of_them() -> None:
+    names = {"aten::addmm": 0.5, "aten::bmm": 0.1, "aten::mul_": 0.25, OUTSIDE: 0.15}
+    steps = tuple(
+        Step(name=name, count=1.0, time_ms=share, share=share, own=False)
+        for name, share in names.items()
+    )
+    found = Profile(clock="host", steps=steps, count=4.0, busy_ms=1.0, own_share=0.0)
+
+    shares = operator_shares(reference(1.0, found))
+
+    assert {"matmul": pytest.approx(0.6), "mul": 0.25} == shares
+    assert ["matmul", "mul"] == list(shares)
+    assert {} == operator_shares(reference(1.0, None))

@@ -71,14 +71,14 @@ def test_an_attempt_faster_than_the_roofline_is_called_doubtful() -> None:
     assert 2 == said.count("unknown  2e-07  reference  Strategy")
 
 
-def test_a_noisy_interval_is_not_printed() -> None:
+def test_a_noisy_interval_is_printed_as_noisy() -> None:
     found = correct(0.5)
     candidate = found.candidate.model_copy(update={"resolution_ms": 500.0})
     noisy = working(1).model_copy(
         update={"evaluation": found.model_copy(update={"candidate": candidate})}
     )
 
-    assert "2.00x, too noisy" in text_of(run_text(run_document(view(noisy)), 200))
+    assert "2.00x [0.00, 2002.00], too noisy" in text_of(run_text(run_document(view(noisy)), 200))
 
 
 @pytest.mark.parametrize("columns", [60, 80])

@@ -212,3 +212,11 @@ def test_a_measurement_that_is_too_noisy_comes_after_all_others() -> None:
     assert (speedup := vs_eager(tree.node(2).evaluation)) and speedup.too_noisy
     assert [ROOT, 1, 2] == list(tree.fastest_first())
     assert slow == tree.best
+
+
+def test_drafts_are_counted_by_their_numbers_finished_or_not() -> None:
+    tree = Tree.replay(1.0, [working(1), working(2, 1), working(4)])
+    for attempt in (3, 5, 6):
+        tree.begin(attempt, Selection(parent=1 if attempt == 5 else ROOT, action="improve"))
+
+    assert [0, 1, 1, 2, 3, 3, 4] == [tree.drafts_before(attempt) for attempt in range(1, 8)]

@@ -14,21 +14,26 @@ from string import Template
 from stark.agents.window import ContextWindow
 from stark.core.call import Kept
 from stark.core.evaluation import Correct
+from stark.core.lesson import Lesson
 from stark.core.node import ROOT, Node
-from stark.core.plan import Plan
+from stark.core.plan import Plan, short_name
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
 from stark.explain.device import device_text, signature_text
-from stark.explain.evaluation import evidence, explain
+from stark.explain.evaluation import evidence, explain, ratio_text, reason
+from stark.explain.lesson import lesson_text
 from stark.languages import Language
-from stark.languages.base import Lessons
+from stark.languages.base import Guidance
 
 OTHER_SOURCE_LINES = 220
 """The most lines that are shown of another attempt's source."""
 
 LINE_LENGTH = 200
 """The most characters that are shown of an attempt's outcome where only its first line is shown."""
+
+RESULT_LENGTH = 100
+"""The most characters that are shown of an idea's failure."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,19 @@ class Brief:
     window_tokens: int = WINDOW_TOKENS
     """The prompt's limit in tokens, as `core.usage` estimates them."""
 
+    draft: int = 0
+    """How many attempts started at the root before this one, if this one starts there and sees the others."""
+
+    lessons: tuple[Lesson, ...] = ()
+    """Of earlier runs."""
+
     cuts: Mapping[int, Kept] = field(default_factory=dict)
     """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
 
     @property
-    def lessons(self) -> Lessons:
+    def guidance(self) -> Guidance:
         """The guide to the language, with the techniques that fit the reference's profile."""
-        return self.language.lessons(self.reference, self.problem.declared.backward)
+        return self.language.guidance(self.reference, self.problem.declared.backward)
 
     def common(self) -> dict[str, str]:
         """The facts that every prompt may use."""
@@ -73,25 +84,44 @@ def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
 
 
+def lessons_text(brief: Brief) -> str:
+    """The section with lessons of earlier runs, or nothing. It follows what ends without a newline."""
+    if not brief.lessons:
+        return ""
+    lines = (f"- {lesson_text(lesson)}" for lesson in brief.lessons)
+    return "\n".join(["\n\n# What earlier runs taught, on other problems", *lines])
+
+
 def start_text(brief: Brief, numbered_lines: bool) -> str:
     """The selected node: its outcome, its plan, the attempts that led to it, and its source."""
     node = brief.window.node
     if node is None:
-        return "The reference itself, in PyTorch: there is no kernel to start from."
+        start = "The reference itself, in PyTorch: there is no kernel to start from."
+        return "\n".join([start, *_direction(brief.draft)])
     assert node.candidate is not None
     source = numbered(node.candidate.source) if numbered_lines else node.candidate.source.strip()
     return "\n".join(
         [
-            f"Attempt {node.id}: {_with_status(node, explain(node.evaluation, brief.reference))}",
+            f"Attempt {node.id}, {_origin(brief, node)}: "
+            f"{_with_status(node, explain(node.evaluation, brief.reference))}",
             *_repetition(node),
-            *([f"Plan: {node.plan.strategy.strip()}"] if node.plan else []),
+            *([f"Plan: {plan_text(node.plan)}"] if node.plan else []),
             *_little_left(node),
-            *_history(brief),
             "```python",
             source,
             "```",
         ]
     )
+
+
+def _direction(draft: int) -> list[str]:
+    """What makes a draft differ from the others, of which the first and the late ones are free."""
+    directions = fill("directions", {}).splitlines()
+    if not 0 < draft <= len(directions):
+        return []
+    return [
+        f"The drafts of this run go different ways. Unless the numbers rule it out, {directions[draft - 1]}"
+    ]
 
 
 def _little_left(node: Node) -> list[str]:
@@ -112,22 +142,33 @@ def _repetition(node: Node) -> list[str]:
     return [f"Its source repeats attempt {node.duplicate_of} unchanged; this time change the code."]
 
 
-def _history(brief: Brief) -> list[str]:
-    """The attempts that led to the selected node, one per line."""
-    history = brief.window.history
-    shown = [node for node in history if brief.cuts.get(node.id) != "nothing"]
-    lines = [
-        f"- {_title(brief, node)} ({_first_line(outcome_text(node, brief))})" for node in shown
-    ]
-    if len(shown) < len(history):
-        lines.append(f"({len(history) - len(shown)} left out for length.)")
-    return ["Attempts that led to it:", *lines] if lines else []
+def tried_text(brief: Brief) -> str:
+    """The children, and every other idea of the run in one line: where it started, and its speedup or failure."""
+    return "\n\n".join([attempts_text(brief, brief.window.children, False), *_ideas(brief)])
+
+
+def _ideas(brief: Brief) -> list[str]:
+    ideas = brief.window.ideas
+    shown = [node for node in ideas if brief.cuts.get(node.id) != "nothing"]
+    lines = [f"- {_title(brief, node)} ({_result(node)})" for node in shown]
+    if len(shown) < len(ideas):
+        lines.append(f"({len(ideas) - len(shown)} left out for length.)")
+    return ["\n".join(["Elsewhere, with the speedup over eager:", *lines])] if lines else []
+
+
+def _result(node: Node) -> str:
+    """The speedup or the failure, in a few words."""
+    if isinstance(node.evaluation, Correct):
+        return ratio_text(node.evaluation.speedup_vs())
+    return short_name(f"{node.evaluation.status}: {reason(node.evaluation)}", RESULT_LENGTH)
 
 
 def attempts_text(
     brief: Brief, nodes: Iterable[Node], with_source: bool, none: str = "Nothing yet."
 ) -> str:
-    """Other attempts, each with its outcome and either its source or its plan, trimmed as `brief.cuts` says."""
+    """Other attempts, trimmed as `brief.cuts` says: each with its outcome and source, or with its plan and one line of
+    its outcome.
+    """
     texts, gone = [], []
     for node in nodes:
         if brief.cuts.get(node.id) == "nothing":
@@ -147,11 +188,10 @@ def leaders_text(brief: Brief, with_source: bool) -> str:
 
 
 def plan_text(plan: Plan | None) -> str:
-    """A whole plan: the strategy and the instruction of each anchor."""
+    """A plan as all but the coder see it: its name and its summary."""
     if plan is None:
         return "There is no written plan."
-    todo = [f"- {a.name}: " + a.instruction.strip().replace("\n", "\n  ") for a in plan.anchors]
-    return "\n".join([plan.strategy.strip(), *todo])
+    return f"{plan.name}\n{plan.summary}" if _says_more(plan) else plan.summary
 
 
 def outcome_text(node: Node, brief: Brief) -> str:
@@ -182,19 +222,19 @@ def numbered(source: str) -> str:
 
 def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
     kept = brief.cuts.get(node.id)
-    lines = [f"- A{_title(brief, node)[1:]}"]
+    lines = [f"- Attempt {_title(brief, node)}"]
     if _quotes_plan(brief, node) and not with_source and kept != "line":
         assert node.plan is not None
-        lines.append("  Plan: " + node.plan.strategy.strip().replace("\n", "\n    "))
+        lines.append(f"  Plan: {node.plan.summary}")
     same = _shown_first(brief, node, lambda each: each.duplicate_of or each.id)
     if same != node.id:
         return "\n".join([*lines, f"  Result: identical to attempt {same}"])
-    if kept == "line":
+    if kept == "line" or not with_source:
         return "\n".join([*lines, f"  Result: {_first_line(outcome_text(node, brief))}"])
     lines.append("  Result: " + outcome_text(node, brief).replace("\n", "\n    "))
-    if with_source and kept == "outcome":
+    if kept == "outcome":
         lines.append("  (Its source is left out for length.)")
-    elif with_source and node.candidate is not None:
+    elif node.candidate is not None:
         source = node.candidate.source.strip().splitlines()
         lines += ["```python", *source[:OTHER_SOURCE_LINES]]
         if len(source) > OTHER_SOURCE_LINES:
@@ -206,12 +246,17 @@ def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
 def _quotes_plan(brief: Brief, node: Node) -> bool:
     """Whether to quote the attempt's plan here.
 
-    A plan is not quoted if its strategy says no more than its name, or if an earlier attempt in the prompt has the same
+    A plan is not quoted if it says no more than its name, or if an earlier attempt in the prompt has the same
     plan.
     """
-    if node.plan is None or node.plan.strategy.strip().removesuffix(".") == node.plan.name:
+    if node.plan is None or not _says_more(node.plan):
         return False
     return _shown_first(brief, node, lambda each: each.plan) == node.id
+
+
+def _says_more(plan: Plan) -> bool:
+    """Whether the plan's summary says more than its name."""
+    return plan.summary.removesuffix(".") != plan.name
 
 
 def _shown_first(brief: Brief, node: Node, key: Callable[[Node], object]) -> int:
@@ -228,9 +273,13 @@ def _first_line(text: str) -> str:
 
 def _title(brief: Brief, node: Node) -> str:
     """An attempt's number, where it started, and its plan's name."""
+    return f"{node.id}, {_origin(brief, node)}" + (f": {node.plan.name}" if node.plan else "")
+
+
+def _origin(brief: Brief, node: Node) -> str:
+    """Where an attempt started."""
     start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
-    origin = f"a repair of {start}" if node.action == "debug" else f"from {start}"
     repaired = brief.window.repaired_by.get(node.id, node.parent)
     if repaired != node.parent:
-        origin = f"a later repair of attempt {repaired}"
-    return f"attempt {node.id}, {origin}" + (f": {node.plan.name}" if node.plan else "")
+        return f"a later repair of attempt {repaired}"
+    return f"a repair of {start}" if node.action == "debug" else f"from {start}"

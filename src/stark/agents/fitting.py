@@ -6,7 +6,7 @@ soon as the prompt fits:
 1. Sources are left out: those of failures first, those of the run's fastest attempts last, and among equals the longest
    first.
 2. Attempts are cut to one line each: the oldest first, the run's fastest attempts last.
-3. Attempts are left out altogether, in the same order. The attempts that led to the selected one can be left out too.
+3. Attempts are left out altogether, in the same order, and so are ideas.
 
 A prompt that is still too long is sent anyway, since its length is only an estimate. `Fit.over` is then true.
 """
@@ -53,7 +53,7 @@ def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
     for node in sorted(window.others, key=lambda node: _source_rank(window, node)):
         yield {node.id: "outcome"}
     leaders = {leader.id: leader for leader in window.leaders}
-    relatives = window.history + window.children + window.cousins + window.siblings
+    relatives = window.ideas + window.children + window.cousins + window.siblings
     slower = sorted((n for n in relatives if n.id not in leaders), key=lambda node: node.id)
     groups = [
         *([node] for node in slower),

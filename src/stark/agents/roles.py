@@ -1,13 +1,14 @@
 """The roles: each turns a brief into a prompt, asks a model and parses the reply.
 
 If a reply breaks its role's rules or was cut off, the model is asked once more, with the reason. If the second reply
-fails too, ReplyError is raised.
+fails too, ReplyError is raised. A candidate that does not build goes back once, too, with the compiler's errors; if no
+usable reply follows, the candidate stays as it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -18,18 +19,22 @@ from stark.agents.briefing import (
     evidence_text,
     fill,
     leaders_text,
+    lessons_text,
     plan_text,
     start_text,
+    tried_text,
 )
 from stark.agents.fitting import Write, fitted
 from stark.agents.replies import parse_candidate, parse_plan, parse_replacements
 from stark.core.call import Fit, Message, Reply
-from stark.core.errors import ReplyError
+from stark.core.errors import PromptRefused, ReplyError
 from stark.core.node import Node
 from stark.core.plan import Edit, Plan
 from stark.explain.device import reference_text
 
 Parsed = TypeVar("Parsed")
+Written = tuple[str, tuple[Edit, ...]]
+"""A candidate's source, and the edit at each anchor."""
 
 
 class Ask(Protocol):
@@ -42,37 +47,46 @@ class Ask(Protocol):
         ...
 
 
+BuildErrors = Callable[[str], Awaitable[str]]
+"""Why the judge cannot build a source, or an empty text if it can or if the source must not go back to its writer."""
+
+
 async def plan(ask: Ask, brief: Brief) -> Plan:
     """One strategy: an edit with anchors in the selected source, or a rewrite. At the root it is always a rewrite."""
     node = brief.window.node
     source = None if node is None else _source(node)
-    return await _converse(ask, "plan", brief, plan_prompt, lambda text: parse_plan(text, source))
+    talk = _Conversation(ask, "plan", brief, plan_prompt)
+    _, found = await talk.parsed(lambda text: parse_plan(text, source))
+    return found
 
 
-async def code(ask: Ask, brief: Brief, plan: Plan) -> tuple[str, tuple[Edit, ...]]:
+async def code(ask: Ask, brief: Brief, plan: Plan, build_errors: BuildErrors) -> Written:
     """The source of a candidate that carries out the plan, and the edit at each anchor."""
     node = brief.window.node
     if plan.action == "rewrite" or node is None:
         write = partial(rewrite_prompt, plan)
-        return await _converse(ask, "code", brief, write, parse_candidate), ()
+        return await _candidate(ask, "code", brief, write, _whole, build_errors)
     original = _source(node)
-    return await _converse(
+    return await _candidate(
         ask,
         "code",
         brief,
         partial(edit_prompt, plan, mark(original, plan.anchors)),
         lambda text: splice(original, plan.anchors, parse_replacements(text, plan.anchors)),
+        build_errors,
     )
 
 
-async def debug(ask: Ask, brief: Brief) -> str:
+async def debug(ask: Ask, brief: Brief, build_errors: BuildErrors) -> str:
     """The repaired source of the selected, failing node."""
-    return await _converse(ask, "debug", brief, debug_prompt, parse_candidate)
+    source, _ = await _candidate(ask, "debug", brief, debug_prompt, _whole, build_errors)
+    return source
 
 
-async def solo(ask: Ask, brief: Brief) -> str:
+async def solo(ask: Ask, brief: Brief, build_errors: BuildErrors) -> str:
     """A candidate's source, from one agent that plans, writes and repairs alone, as in the paper's baselines."""
-    return await _converse(ask, "solo", brief, solo_prompt, parse_candidate)
+    source, _ = await _candidate(ask, "solo", brief, solo_prompt, _whole, build_errors)
+    return source
 
 
 def plan_prompt(brief: Brief) -> str:
@@ -80,9 +94,10 @@ def plan_prompt(brief: Brief) -> str:
     node = brief.window.node
     facts = brief.common() | {
         "reference": reference_text(brief.reference),
-        "form": brief.lessons.to_plan,
+        "form": brief.guidance.to_plan,
         "start": start_text(brief, numbered_lines=True),
-        "children": attempts_text(brief, brief.window.children, with_source=False),
+        "tried": tried_text(brief),
+        "lessons": lessons_text(brief),
         "leaderboard": leaders_text(brief, with_source=False),
         "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
     }
@@ -93,7 +108,7 @@ def rewrite_prompt(plan: Plan, brief: Brief) -> str:
     """The prompt of the code role for a rewrite."""
     facts = brief.common() | {
         "strategy": plan.strategy,
-        "guide": brief.lessons.to_write,
+        "guide": brief.guidance.to_write,
         "others": attempts_text(brief, brief.window.others, with_source=True),
         "start": start_text(brief, numbered_lines=False),
     }
@@ -104,7 +119,7 @@ def edit_prompt(plan: Plan, marked: str, brief: Brief) -> str:
     """The prompt of the code role for an edit; `marked` is the source with its anchors."""
     facts = brief.common() | {
         "strategy": plan.strategy,
-        "guide": brief.lessons.to_write,
+        "guide": brief.guidance.to_write,
         "others": attempts_text(brief, brief.window.others, with_source=True),
         "marked": marked.rstrip(),
         "anchors": ", ".join(anchor.name for anchor in plan.anchors),
@@ -120,7 +135,7 @@ def debug_prompt(brief: Brief) -> str:
         "evidence": evidence_text(node),
         "source": _source(node).strip(),
         "strategy": plan_text(node.plan),
-        "guide": brief.lessons.to_repair,
+        "guide": brief.guidance.to_repair,
         "others": attempts_text(brief, brief.window.others, with_source=True),
     }
     return fill("debug", facts)
@@ -139,32 +154,69 @@ def solo_prompt(brief: Brief) -> str:
         "task": task,
         "reference": reference_text(brief.reference),
         "start": start_text(brief, numbered_lines=False),
-        "children": attempts_text(brief, brief.window.children, with_source=False),
+        "tried": tried_text(brief),
+        "lessons": lessons_text(brief),
         "leaderboard": leaders_text(brief, with_source=True),
-        "guide": brief.lessons.to_write,
+        "guide": brief.guidance.to_write,
     }
     return fill("solo", facts)
 
 
-async def _converse(
-    ask: Ask, role: str, brief: Brief, write: Write, parse: Callable[[str], Parsed]
-) -> Parsed:
-    """Ask, and ask once more if the reply was cut off or breaks the rules."""
-    instructions = fill("system", {})
-    prompt, fit = fitted(brief, write, instructions)
-    messages = (
-        Message(speaker="system", text=instructions),
-        *(Message(speaker="user", text=part) for part in _STABLE_END.split(prompt)),
-    )
-    reply = await ask(role, messages, fit, more_output=False)
+async def _candidate(
+    ask: Ask,
+    role: str,
+    brief: Brief,
+    write: Write,
+    parse: Callable[[str], Written],
+    build_errors: BuildErrors,
+) -> Written:
+    """What the role writes. A source that does not build goes back once."""
+    talk = _Conversation(ask, role, brief, write)
+    reply, written = await talk.parsed(parse)
+    errors = await build_errors(written[0])
+    if not errors:
+        return written
     try:
-        return _parsed(reply, parse)
-    except ReplyError as fault:
-        again = fill("cut_off", {}) if reply.truncated else fill("again", {"fault": str(fault)})
-    # Providers refuse an empty message, and a reply may be cut off before its first word.
-    said = reply.text if reply.text.strip() else "(no text)"
-    messages += (Message(speaker="assistant", text=said), Message(speaker="user", text=again))
-    return _parsed(await ask(role, messages, fit, more_output=reply.truncated), parse)
+        return _parsed(await talk.again(reply, fill("unbuilt", {"errors": errors})), parse)
+    except (ReplyError, PromptRefused):
+        return written
+
+
+def _whole(reply: str) -> Written:
+    return parse_candidate(reply), ()
+
+
+class _Conversation:
+    """One role's questions in one attempt, each of which repeats those before it."""
+
+    def __init__(self, ask: Ask, role: str, brief: Brief, write: Write) -> None:
+        self._ask, self._role = ask, role
+        instructions = fill("system", {})
+        prompt, self._fit = fitted(brief, write, instructions)
+        self._messages = (
+            Message(speaker="system", text=instructions),
+            *(Message(speaker="user", text=part) for part in _STABLE_END.split(prompt)),
+        )
+
+    async def parsed(self, parse: Callable[[str], Parsed]) -> tuple[Reply, Parsed]:
+        """Ask, and ask once more if the reply was cut off or breaks the rules. The reply, and what it says."""
+        reply = await self._ask(self._role, self._messages, self._fit, more_output=False)
+        try:
+            return reply, _parsed(reply, parse)
+        except ReplyError as fault:
+            why = fill("cut_off", {}) if reply.truncated else fill("again", {"fault": str(fault)})
+        reply = await self.again(reply, why)
+        return reply, _parsed(reply, parse)
+
+    async def again(self, reply: Reply, why: str) -> Reply:
+        """Send a reply back with the reason; the next reply."""
+        # Providers refuse an empty message, and a reply may be cut off before its first word.
+        said = reply.text if reply.text.strip() else "(no text)"
+        self._messages += (
+            Message(speaker="assistant", text=said),
+            Message(speaker="user", text=why),
+        )
+        return await self._ask(self._role, self._messages, self._fit, more_output=reply.truncated)
 
 
 _STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)

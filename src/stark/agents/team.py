@@ -8,10 +8,11 @@ from typing import Protocol
 
 from stark.agents import roles
 from stark.agents.briefing import Brief
-from stark.agents.roles import Ask
+from stark.agents.roles import Ask, BuildErrors
 from stark.agents.window import RoleName, lone_window, window
 from stark.core.errors import PromptRefused, ReplyError
-from stark.core.node import Selection
+from stark.core.lesson import Lesson
+from stark.core.node import ROOT, Selection
 from stark.core.plan import Edit, Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -22,14 +23,16 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class Assignment:
-    """The input of one attempt: the problem, the tree, the selected node and a random generator."""
+    """The input of one attempt: the problem, the tree, the selected node, its number and a random generator."""
 
     problem: Problem
     language: Language
     reference: Reference
     tree: Tree
     selection: Selection
+    attempt: int
     rng: random.Random
+    lessons: tuple[Lesson, ...] = ()
     window_tokens: int = WINDOW_TOKENS
     """Prompt limit in tokens, as `core.usage` estimates them."""
 
@@ -39,7 +42,17 @@ class Assignment:
         seen = (
             lone_window(self.tree, parent) if alone else window(self.tree, parent, role, self.rng)
         )
-        return Brief(self.problem, self.language, self.reference, seen, self.window_tokens)
+        starts = role in ("plan", "solo") and parent == ROOT and not alone
+        draft = self.tree.drafts_before(self.attempt) if starts else 0
+        return Brief(
+            self.problem,
+            self.language,
+            self.reference,
+            seen,
+            self.window_tokens,
+            draft,
+            self.lessons,
+        )
 
 
 @dataclass(frozen=True)
@@ -61,8 +74,8 @@ class Team(Protocol):
         """The roles that need a model."""
         ...
 
-    async def write(self, work: Assignment, ask: Ask) -> Draft:
-        """The draft. Raises what `ask` raises, except PromptRefused, which becomes the `fault` of the draft."""
+    async def write(self, work: Assignment, ask: Ask, build_errors: BuildErrors) -> Draft:
+        """The draft. Raises what `ask` and `build_errors` raise, except PromptRefused, which becomes the `fault` of the draft."""
         ...
 
 
@@ -76,17 +89,18 @@ class PlanCodeDebug:
     memory: bool
     roles: tuple[str, ...] = ("plan", "code", "debug")
 
-    async def write(self, work: Assignment, ask: Ask) -> Draft:
+    async def write(self, work: Assignment, ask: Ask, build_errors: BuildErrors) -> Draft:
         """Repair the selected node, or plan and code an improvement."""
         alone = not self.memory
         draft = Draft(role="plan")
         try:
             if work.selection.action == "debug":
                 draft = Draft(role="debug", plan=work.tree.node(work.selection.parent).plan)
-                return replace(draft, source=await roles.debug(ask, work.brief("debug", alone)))
+                brief = work.brief("debug", alone)
+                return replace(draft, source=await roles.debug(ask, brief, build_errors))
             plan = await roles.plan(ask, work.brief("plan", alone))
             draft = Draft(role="code", plan=plan)
-            source, edits = await roles.code(ask, work.brief("code", alone), plan)
+            source, edits = await roles.code(ask, work.brief("code", alone), plan, build_errors)
             return replace(draft, source=source, edits=edits)
         except (ReplyError, PromptRefused) as fault:
             return replace(draft, fault=str(fault))
@@ -99,10 +113,11 @@ class Solo:
     memory: bool
     roles: tuple[str, ...] = ("solo",)
 
-    async def write(self, work: Assignment, ask: Ask) -> Draft:
+    async def write(self, work: Assignment, ask: Ask, build_errors: BuildErrors) -> Draft:
         """Ask once for a whole candidate."""
         try:
-            source = await roles.solo(ask, work.brief("solo", alone=not self.memory))
+            brief = work.brief("solo", alone=not self.memory)
+            source = await roles.solo(ask, brief, build_errors)
         except (ReplyError, PromptRefused) as fault:
             return Draft(role="solo", fault=str(fault))
         return Draft(role="solo", source=source)

@@ -2,11 +2,11 @@
 
 | role | sees, besides the node |
 |---|---|
-| plan, solo | its children, the leaderboard, and its history: the attempts that led to it |
+| plan, solo | its children, the leaderboard, and every other idea of the run |
 | code | its children and its cousins: the working children of its siblings |
 | debug | its siblings, each with a working repair if there is one |
 
-The history takes one line per attempt and does not count towards the five. If more than five others qualify, a random
+An idea takes one line and does not count towards the five. If more than five others qualify, a random
 subsample of them is shown; plan and solo always see the leaderboard. Plan and solo do not see attempts that produced
 neither a plan nor a candidate; code and debug see only attempts with a candidate.
 """
@@ -23,7 +23,10 @@ from stark.search.repairs import working_repair
 from stark.search.tree import Tree
 
 LIMIT = 5
-"""The most nodes that a role sees besides the selected one and its history."""
+"""The most nodes that a role sees besides the selected one and the ideas."""
+
+IDEAS = 40
+"""The most ideas that a role sees; the latest count."""
 
 RoleName = Literal["plan", "code", "debug", "solo"]
 
@@ -38,15 +41,16 @@ class Repair(Frozen):
 class ContextWindow(Frozen):
     """The nodes that a role sees, grouped by their relation to the selected node.
 
-    A node is in one group only, except that a node of the history may be in another group too. The nodes of a
-    group are in the order in which they finished; only the leaderboard is ordered by speed, fastest first.
+    A node is in one group only. The nodes of a group are in the order in which they finished; only the leaderboard is
+    ordered by speed, fastest first.
     """
 
     node: Node | None = None
     """The selected node; None for the root, which is the reference itself."""
 
-    history: tuple[Node, ...] = ()
-    """The attempts that led to the node, from the root's child down to its parent."""
+    ideas: tuple[Node, ...] = ()
+    """All other attempts that had a plan or led to the node. Those that were sent to repair are left out for their
+    repairs, which have the same plan."""
 
     children: tuple[Node, ...] = ()
     cousins: tuple[Node, ...] = ()
@@ -64,7 +68,7 @@ class ContextWindow(Frozen):
 
     @property
     def others(self) -> tuple[Node, ...]:
-        """All nodes besides the selected one and its history."""
+        """All nodes besides the selected one and the ideas."""
         repairs = tuple(node for repair in self.repairs for node in (repair.broken, repair.fixed))
         return self.children + self.cousins + self.siblings + repairs + self.leaderboard
 
@@ -103,9 +107,17 @@ def _for_planning(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow
     always = {leader.id for leader in leaders}
     rest = [child for child in children if child.id not in always]
     shown = always | _drawn(rest, LIMIT - len(always), rng)
+    path = {node.id for node in tree.path(node_id)}
+    ideas = (
+        node
+        for node in tree.nodes
+        if (node.plan or node.id in path)
+        and node.id not in shown | {node_id}
+        and not any(child.action == "debug" for child in tree.children(node.id))
+    )
     return ContextWindow(
         node=_selected(tree, node_id),
-        history=tree.path(node_id)[:-1],
+        ideas=tuple(ideas)[-IDEAS:],
         children=tuple(child for child in children if child.id in shown),
         leaderboard=tuple(leader for leader in leaders if leader.parent != node_id),
         leading=tuple(leader.id for leader in leaders if leader.parent == node_id),

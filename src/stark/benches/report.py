@@ -58,13 +58,22 @@ class Report:
         refusals = {
             f"{one.cell.problem}: {one.ended_reason}" for one in self.results if one.refused
         }
-        notes = [*self._coverage(), f"STARK {', '.join(versions)}"]
+        notes = [*self._coverage(), f"STARK {', '.join(versions)}", self._lessons()]
         kernels = [result.outcome for result in self.compared if result.best is not None]
         if unconfirmed := sum(not outcome.confirmed for outcome in kernels):
             notes.append(
                 f"{unconfirmed} of {len(kernels)} best kernels had no final check; their figures were measured by the search"
             )
         return [*notes, *sorted(refusals)]
+
+    def _lessons(self) -> str:
+        """Whether prompts had lessons of earlier runs, and of which."""
+        taught = [result.outcome.taught_by for result in self.results if result.outcome.taught_by]
+        if not taught:
+            return "no prompt had lessons of earlier runs"
+        teachers = sorted({run for runs in taught for run in runs})
+        of_all = f"the prompts of {len(taught)} of {len(self.results)} runs"
+        return f"{of_all} had lessons of earlier runs on other problems: {', '.join(teachers)}"
 
     def _coverage(self) -> list[str]:
         """How many runs have ended, and on how many problems and seeds the strategies are compared."""

@@ -46,8 +46,8 @@ EFFORTS: dict[Effort, tuple[str, ...]] = {"search": ("eager",), "promote": ("eag
 
 
 EFFORT_NOTES: dict[Effort, str] = {
-    "search": "search effort, about 3 s per file; the final check runs without --effort search, about 10 s per file",
-    "promote": "final check, about 10 s per file; --effort search takes about 3 s",
+    "search": "search effort, 3 to 10 s per file; the final check runs without --effort search, 10 to 30 s per file",
+    "promote": "final check, 10 to 30 s per file beside torch.compile; --effort search takes 3 to 10 s",
 }
 """What an evaluation was, on the screen."""
 

@@ -50,6 +50,9 @@ class Profiled:
     host_ms: float | None = None
     """Milliseconds that the host takes to launch a call on a GPU, if known."""
 
+    noisy: bool = False
+    """Whether the time is too noisy to tell what limits the program."""
+
     @property
     def memory_share(self) -> float:
         """Achieved bandwidth, counting every byte once, relative to the device's measured bandwidth."""

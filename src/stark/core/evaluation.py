@@ -165,7 +165,10 @@ class Correct(EvaluationBase):
         if self.profile is None:
             return None
         ours = self.candidate
-        return Profiled(self.profile, ours.latency_ms, self.roofline, self.device, ours.host_ms)
+        noisy = any(self.speedup_vs(name).too_noisy for name in self.references)
+        return Profiled(
+            self.profile, ours.latency_ms, self.roofline, self.device, ours.host_ms, noisy
+        )
 
     @property
     def latency_ms(self) -> float:

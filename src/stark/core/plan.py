@@ -15,6 +15,9 @@ ANCHOR_NAME = "[a-z][a-z0-9_]{0,39}"
 NAME_LENGTH = 60
 """The most characters of a plan's title or name."""
 
+SUMMARY_LENGTH = 360
+"""The most characters of a plan's summary: three lines."""
+
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|`+)(?=\S)(.+?)(?<=\S)\1(?!\w)")
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "\u2018": "\u2019", "«": "»"}
 _SENTENCE_END = re.compile(r"(?<!\be\.g|\bi\.e)[.!?](?=\s)")
@@ -46,6 +49,14 @@ class Plan(Frozen):
     def name(self) -> str:
         """A name for screens and prompts: the title, else the start of the strategy's first sentence."""
         return self.title or short_name(first_sentence(self.strategy))
+
+    @property
+    def summary(self) -> str:
+        """What all but the coder are shown of the plan besides its name: the strategy's first paragraph, shortened."""
+        paragraph = " ".join(self.strategy.strip().partition("\n\n")[0].split())
+        return (
+            paragraph if len(paragraph) <= SUMMARY_LENGTH else short_name(paragraph, SUMMARY_LENGTH)
+        )
 
 
 class Edit(Frozen):

@@ -13,11 +13,15 @@ from pydantic import Field
 
 from stark.core.base import Frozen
 from stark.core.judging import Limits, Tools
+from stark.core.lesson import Lesson
 from stark.core.problem import Problem
 from stark.core.usage import Budget, Price
 
 Stop = Literal["budget", "auto"]
 """When a run ends: at its budget, or earlier if further gains are unlikely."""
+
+Lessons = Literal["none", "auto"]
+"""Whether a run's prompts have lessons of earlier runs in the same store."""
 
 WINDOW_TOKENS = 32_000
 """Default prompt limit in tokens, larger than any prompt of the recorded runs."""
@@ -86,6 +90,8 @@ class RunConfig(Frozen):
 
     limits: Limits = Limits()
     tools: Tools = Tools()
+    lessons: tuple[Lesson, ...] | None = ()
+    """The lessons of earlier runs that prompts have; None until they are chosen, when the run begins."""
 
 
 class Run(Frozen):

@@ -82,8 +82,8 @@ def _device_facts(device: Device) -> Iterator[str]:
     yield f"{device.name} ({device.architecture}), {device.processors} {processors}{threads}"
     if device.features:
         yield f"instruction sets: {', '.join(device.features)}"
-    large = " with large arrays" if device.bandwidths_gb_s else ""
-    bandwidth = f"measured bandwidth {device.bandwidth_gb_s:.0f} GB/s{large}"
+    smaller = " with arrays far beyond the caches, more with smaller ones"
+    bandwidth = f"measured bandwidth {device.bandwidth_gb_s:.0f} GB/s{smaller if device.bandwidths_gb_s else ''}"
     yield f"memory {device.memory_gb:g} GB, {bandwidth} (read plus written)"
     caches = (("L1 data", device.l1_kb), ("L2", device.l2_kb))
     sizes = [f"{name} cache {size:g} KB per core" for name, size in caches if size]

@@ -184,21 +184,12 @@ def checked(evaluation: Evaluation) -> str:
 
 
 def speedup_text(speedup: Speedup, named: bool = True) -> str:
-    """`2.00x vs eager [1.98, 2.02]`, or `2.00x vs eager, too noisy`; `vs eager` is left out if `named` is false."""
+    """`2.00x vs eager [1.98, 2.02]`, or `3.28x vs eager [1.20, 5.00], too noisy`; no `vs eager` if `named` is false."""
     versus = f" vs {speedup.reference}" if named else ""
-    if speedup.too_noisy:
-        return f"{speedup.ratio:.2f}x{versus}, too noisy"
-    places = _decimals(speedup)
+    places = 2 if speedup.too_noisy else _decimals(speedup)
     interval = f"[{speedup.low:.{places}f}, {speedup.high:.{places}f}]"
-    return f"{speedup.ratio:.{places}f}x{versus} {interval}"
-
-
-def whole_text(speedup: Speedup, named: bool = True) -> str:
-    """Like `speedup_text`, with the interval also if it is too wide to rank: `3.28x vs eager [1.20, 5.00], too noisy`."""
-    text = speedup_text(speedup, named)
-    if not speedup.too_noisy:
-        return text
-    return text.replace(", too noisy", f" [{speedup.low:.2f}, {speedup.high:.2f}], too noisy")
+    noisy = ", too noisy" if speedup.too_noisy else ""
+    return f"{speedup.ratio:.{places}f}x{versus} {interval}{noisy}"
 
 
 def ratio_text(speedup: Speedup) -> str:

@@ -32,6 +32,11 @@ def profile_lines(profiled: Profiled) -> Iterator[str]:
 
 def bottleneck_text(profiled: Profiled) -> str:
     """What limits the program, in one line."""
+    unsure = "unsure, since the time is too noisy; probably " if profiled.noisy else ""
+    return unsure + _limiting(profiled)
+
+
+def _limiting(profiled: Profiled) -> str:
     found, use = profiled.bottleneck, _use(profiled)
     profile, processors = profiled.profile, profiled.device.processors
     name, launch = kernel_name(profile.steps[0].name), profile.steps[0].launch

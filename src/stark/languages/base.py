@@ -27,8 +27,8 @@ WITH_GRADIENTS = "`forward` runs with gradients enabled and returns"
 
 
 @dataclass(frozen=True)
-class Lessons:
-    """The lessons that models get for one problem on one device. Each kind of prompt includes different lessons."""
+class Guidance:
+    """The guidance that models get for one problem on one device. Each kind of prompt includes different guidance."""
 
     form: str
     """The guide's section "The form": the rules for every candidate."""
@@ -103,17 +103,17 @@ class Language:
         """The guide's section "The form": the rules for every candidate. Plans must respect these rules too."""
         return section(self.guide, "The form")
 
-    def lessons(self, reference: Reference, backward: bool = False) -> Lessons:
+    def guidance(self, reference: Reference, backward: bool = False) -> Guidance:
         """What models are taught for the problem that this reference belongs to; with `backward`, also of gradients."""
         works = map(work_of, reference.cases.values() or [reference])
         techniques = choose(self.techniques, *works)
         if not backward:
-            return Lessons(self.form, self.guide, techniques)
+            return Guidance(self.form, self.guide, techniques)
         form, guide = (
             text.replace(WITHOUT_GRADIENTS, WITH_GRADIENTS) for text in (self.form, self.guide)
         )
         taught, rules = self._on_gradients()
-        return Lessons(f"{form}\n\n{rules}", f"{guide.strip()}\n\n{taught}", techniques)
+        return Guidance(f"{form}\n\n{rules}", f"{guide.strip()}\n\n{taught}", techniques)
 
     def _on_gradients(self) -> tuple[str, str]:
         """What models are taught of gradients in this language, and the part of it for prompts that ask for a plan."""

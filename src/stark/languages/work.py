@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
-from stark.core.profile import Profile
+from stark.core.profile import OUTSIDE, Profile, Step
 from stark.core.reference import Reference
 
 Operator = Literal["matmul", "conv", "softmax", "norm", "reduction"]
@@ -21,6 +22,9 @@ CPU_CALL_MS = 0.005
 
 CPU_ENTRIES = 5
 """For each operator that computes, a CPU profile lists about this many operators: that one, wrappers and views."""
+
+CPU_SMALL_MS = 0.05
+"""Work that takes at least this long on a CPU is not limited by calls, because a kernel is one call."""
 
 SHORT_PROGRAM = 3
 """In a program of more steps, the output's shape says little about the shapes of the program's matrix products."""
@@ -47,7 +51,10 @@ class Work:
     """For a GPU, a name such as `sm_90`; for a CPU, its instruction set, such as `x86_64`."""
 
     bound: Bound
-    """What takes longest, by minimum times: memory traffic, arithmetic, or launching the reference's operators."""
+    """What takes longest, by minimum times: memory traffic, arithmetic, or launching operators.
+
+    On a GPU, the reference's operators; on a CPU, only calls of small problems matter.
+    """
 
     operators: frozenset[Operator]
     """The kinds of operators that the reference runs."""
@@ -75,23 +82,40 @@ def work_of(reference: Reference) -> Work:
     else:
         entries = 1 if profile.clock == "device" else CPU_ENTRIES
         steps, operators = max(round(profile.count / entries), 1), _operators(profile)
-    call_ms = device.launch_ms or CPU_CALL_MS
+    calls_ms = (
+        steps * device.launch_ms if device.launch_ms else min(steps * CPU_CALL_MS, CPU_SMALL_MS)
+    )
     elements = sum(math.prod(spec.shape) for spec in reference.outputs)
     return Work(
         architecture=device.architecture,
-        bound="launch" if roofline.floor_ms < steps * call_ms else roofline.bound,
+        bound="launch" if roofline.floor_ms < calls_ms else roofline.bound,
         operators=operators,
         steps=steps,
         few_outputs=elements < device.processors * OUTPUT_TILE and steps <= SHORT_PROGRAM,
     )
 
 
+def operator_shares(reference: Reference) -> dict[str, float]:
+    """The share of the reference's time by operator, the largest first; empty without a profile.
+
+    Those of one kind (`Operator`) count together, and what is outside PyTorch's operators does not count.
+    """
+    shares: defaultdict[str, float] = defaultdict(float)
+    for step in reference.profile.steps if reference.profile else ():
+        name = _name(step)
+        if name != OUTSIDE:
+            shares[next(iter(_kinds(name)), name.rstrip("_"))] += step.share
+    return dict(sorted(shares.items(), key=lambda each: -each[1]))
+
+
 def _operators(profile: Profile) -> frozenset[Operator]:
-    names = {
-        (step.operator or step.name).removeprefix("aten::").lstrip("_") for step in profile.steps
-    }
-    return frozenset(
-        operator
-        for operator, pattern in _OPERATORS.items()
-        if any(re.search(pattern, name) for name in names)
-    )
+    return frozenset(kind for step in profile.steps for kind in _kinds(_name(step)))
+
+
+def _name(step: Step) -> str:
+    """The operator's name without `aten::` and leading underscores."""
+    return (step.operator or step.name).removeprefix("aten::").lstrip("_")
+
+
+def _kinds(name: str) -> list[Operator]:
+    return [kind for kind, pattern in _OPERATORS.items() if re.search(pattern, name)]

@@ -27,7 +27,7 @@ from stark.evaluating import (
 )
 from stark.evaluator.executors import open_executor
 from stark.explain.device import reference_text
-from stark.explain.evaluation import explain, profiles, whole_text
+from stark.explain.evaluation import explain, profiles, speedup_text
 from stark.languages import language
 from stark.mcp.answers import Attempt, Attempts, Best, Evaluated, Examined, Measured, Profiled
 from stark.mcp.jobs import Jobs
@@ -121,7 +121,7 @@ class Workbench:
             attempt=kept and kept.attempt,
             repeated=kept is not None and kept.repeated,
             status=found.status,
-            speedup=correct and whole_text(correct.speedup_vs()),
+            speedup=correct and speedup_text(correct.speedup_vs()),
             confirmed=correct is not None and correct.effort == "promote" and not is_noisy(found),
             evidence=explain(found, on_roofline=on_one_roofline(found, own)),
         )

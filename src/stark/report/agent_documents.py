@@ -117,7 +117,7 @@ def runnable(reference: Reference) -> tuple[str, ...]:
 
 def guide_text(reference: Reference, language: str) -> str:
     """The language's guide, with the techniques that may pay for this problem on this device."""
-    return LANGUAGES[language].lessons(reference, reference.backward).to_write
+    return LANGUAGES[language].guidance(reference, reference.backward).to_write
 
 
 def check_document(problem: Problem, checked: Sequence[Checked]) -> CheckDocument:

@@ -20,8 +20,8 @@ from stark.explain.evaluation import (
     precision_met,
     roofline_share,
     shapes_text,
+    speedup_text,
     status,
-    whole_text,
 )
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
@@ -118,7 +118,7 @@ def _table(
 def _measured(correct: Correct, names: Sequence[str], own_ms: float | None) -> list[str]:
     """The figures of a correct candidate, against the named references; `own_ms` is the reference's time shown above."""
     speedups = (
-        whole_text(correct.speedup_vs(name), named=False)
+        speedup_text(correct.speedup_vs(name), named=False)
         if name in correct.references
         else "not measured"
         for name in names

@@ -14,9 +14,10 @@ from stark.explain.evaluation import (
     objective_text,
     roofline_text,
     shapes_text,
+    speedup_text,
     verdict,
-    whole_text,
 )
+from stark.explain.lesson import lessons_line
 from stark.explain.numbers import first_line, milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
 from stark.explain.run import budget_line, models_line, reference_line, replay_line
@@ -39,6 +40,8 @@ def run_facts(view: RunView) -> Facts:
         yield "replay", replay_line(run)
     yield "budget", budget_line(config.budget)
     yield "precision", config.limits.precision
+    if config.lessons:
+        yield "lessons", lessons_line(config.lessons)
     if reference is None:
         yield "reference", "not measured yet"
         return
@@ -92,7 +95,7 @@ def _measurements(correct: Correct) -> Facts:
         yield "latency", f"{milliseconds(correct.latency_ms)} (geometric mean)"
     for name in correct.references:
         speedup = correct.speedup_vs(name)
-        text = whole_text(speedup) if speedup.too_noisy or name != "eager" else verdict(correct)
+        text = verdict(correct) if name == "eager" else speedup_text(speedup)
         yield name, f"{milliseconds(correct.reference_ms(name))}, so {text}"
     if weighing is None:
         yield from _limits(correct)

@@ -44,6 +44,8 @@ def _lines(document: RunDocument) -> Iterator[str]:
     facts = dict(document.facts)
     if document.device is not None:
         yield f"- judged on {escaped(facts['device'])}; {escaped(facts['software'])}"
+    if "lessons" in facts:
+        yield f"- its prompts had {escaped(facts['lessons'])}"
     yield f"- run {escaped(run.id)}, STARK {escaped(run.version)}"
     if document.leaders:
         yield from (

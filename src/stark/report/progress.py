@@ -22,6 +22,7 @@ from stark.events import (
     Stepped,
 )
 from stark.explain.evaluation import checked, eager_then, reason, speedup_text, status
+from stark.explain.lesson import lessons_line
 from stark.explain.numbers import counted, milliseconds
 from stark.explain.run import (
     STEP_WORDS,
@@ -65,11 +66,13 @@ class Lines:
                     yield estimate_line(expected, config.budget)
                 if mode := mode_line(run.problem):
                     yield f"mode: {mode}"
-            case Started(_, reference, tree, _):
+            case Started(run, reference, tree, _):
                 self._tree = tree
                 yield f"device: {reference.device.name}"
                 yield f"reference: {reference_line(reference)}"
                 yield from (f"warning: {warning}" for warning in reference.warnings)
+                if run.config.lessons:
+                    yield f"lessons: {lessons_line(run.config.lessons)}"
                 if tree.nodes:
                     yield f"continues after {counted(len(tree.nodes), 'attempt')}"
             case AttemptBegan(attempt, selection):

@@ -149,6 +149,12 @@ class Tree:
         """The number of attempts in flight that started from this node."""
         return sum(selection.parent == id for selection in self._pending.values())
 
+    def drafts_before(self, attempt: int) -> int:
+        """The number of attempts, finished or in flight, that started from the root before this one."""
+        finished = (child.id for child in self._children[ROOT])
+        pending = (id for id, selection in self._pending.items() if selection.parent == ROOT)
+        return sum(id < attempt for id in (*finished, *pending))
+
     def path(self, id: int) -> tuple[Node, ...]:
         """The attempts from the root's child down to this node; empty for the root."""
         upwards = []

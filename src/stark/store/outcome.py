@@ -70,6 +70,9 @@ class Outcome(NamedTuple):
     elapsed_s: float
     """Active time of the run when the last counted attempt finished."""
 
+    taught_by: tuple[str, ...] = ()
+    """The earlier runs whose lessons the prompts had."""
+
     @property
     def confirmed(self) -> bool:
         """Whether the final check decides; if so, `best_attempt` is one that passed it."""
@@ -109,6 +112,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         best=best,
         roles=read_spent(connection, *counted(CallRow)).get(run_id, {}),
         elapsed_s=connection.scalar(elapsed_s) or 0.0,
+        taught_by=tuple(each["run"] for each in run.body["config"].get("lessons") or ()),
     )
 
 

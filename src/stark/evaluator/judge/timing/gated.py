@@ -39,7 +39,7 @@ LONG_MS = 500.0
 """If a call of the reference takes this long, neither rounds nor calls are spent on warming up, and no thread is pinned:
 cold caches and a thread on the wrong core cost little of it."""
 
-MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW = 8, 3
+MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW = 24, 3
 """Rounds before timing may end; the same for programs so slow that these take three budgets."""
 
 OVERTIME_FACTOR = 3

@@ -37,26 +37,26 @@ WITH_KERNELS = [entry for entry in LANGUAGES.values() if entry.name != "pytorch"
 
 @pytest.mark.parametrize("language", WITH_KERNELS, ids=lambda entry: entry.name)
 def test_a_plan_a_writer_and_a_repair_are_shown_different_parts(language: Language) -> None:
-    lessons = language.lessons(reference(language))
+    guidance = language.guidance(reference(language))
 
-    assert 2 <= len(lessons.techniques)
-    assert lessons.to_plan.startswith(language.form)
-    assert lessons.to_write.startswith(language.guide.strip())
-    assert lessons.to_repair.startswith(language.guide.strip())
-    for technique in lessons.techniques:
-        assert technique.lead in lessons.to_plan
-        assert technique.text in lessons.to_write
-        assert technique.traps in lessons.to_repair
-        assert technique_example(technique) not in lessons.to_plan + lessons.to_repair
-    assert len(lessons.to_plan) < len(lessons.to_repair) < len(lessons.to_write)
+    assert 2 <= len(guidance.techniques)
+    assert guidance.to_plan.startswith(language.form)
+    assert guidance.to_write.startswith(language.guide.strip())
+    assert guidance.to_repair.startswith(language.guide.strip())
+    for technique in guidance.techniques:
+        assert technique.lead in guidance.to_plan
+        assert technique.text in guidance.to_write
+        assert technique.traps in guidance.to_repair
+        assert technique_example(technique) not in guidance.to_plan + guidance.to_repair
+    assert len(guidance.to_plan) < len(guidance.to_repair) < len(guidance.to_write)
 
 
 def test_without_techniques_the_guide_is_all() -> None:
     bare = replace(LANGUAGES["cpp"], techniques=())
-    lessons = bare.lessons(reference(bare))
+    guidance = bare.guidance(reference(bare))
 
-    assert (bare.form, bare.guide.strip()) == (lessons.to_plan, lessons.to_write)
-    assert lessons.to_write == lessons.to_repair
+    assert (bare.form, bare.guide.strip()) == (guidance.to_plan, guidance.to_write)
+    assert guidance.to_write == guidance.to_repair
 
 
 def test_pytorch_is_taught_what_a_gpu_can_do_only_for_a_gpu() -> None:
@@ -67,13 +67,13 @@ def test_pytorch_is_taught_what_a_gpu_can_do_only_for_a_gpu() -> None:
     on_gpu = reference(pytorch).model_copy(update={"profile": products})
     on_cpu = on_gpu.model_copy(update={"device": CPU})
 
-    assert ["gpu/libraries"] == [each.name for each in pytorch.lessons(on_gpu).techniques]
-    assert () == pytorch.lessons(on_cpu).techniques
+    assert ["gpu/libraries"] == [each.name for each in pytorch.guidance(on_gpu).techniques]
+    assert () == pytorch.guidance(on_cpu).techniques
 
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
 def test_gradients_are_taught_only_where_they_are_judged(language: Language) -> None:
-    forward, backward = (language.lessons(reference(language), each) for each in (False, True))
+    forward, backward = (language.guidance(reference(language), each) for each in (False, True))
 
     assert "needs_input_grad" not in forward.to_plan + forward.to_write + forward.to_repair
     assert WITHOUT_GRADIENTS in forward.to_plan
@@ -94,7 +94,7 @@ def test_with_several_cases_a_technique_that_pays_in_any_is_taught(language: Lan
 
     both = memory.model_copy(update={"cases": {"a": memory, "b": compute}})
 
-    alone = [set(language.lessons(one).techniques) for one in (memory, compute)]
-    taught = set(language.lessons(both).techniques)
+    alone = [set(language.guidance(one).techniques) for one in (memory, compute)]
+    taught = set(language.guidance(both).techniques)
     assert taught <= alone[0] | alone[1]
     assert taught - alone[0]
