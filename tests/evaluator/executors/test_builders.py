@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,9 @@ from stark.core.judging import Limits
 from stark.core.toolchain import Toolchain
 from stark.evaluator.executors import cluster
 from stark.evaluator.executors.cluster import RayExecutor
+from stark.languages import language
 from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.examples import guide_example
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,7 +49,8 @@ HONEST = FAULTS["honest"][0]
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def three_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster whose head has no processors."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("STARK_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -56,23 +60,27 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         nodes.add_node(num_cpus=0, include_dashboard=False)
         for _ in range(2):
             nodes.add_node(num_cpus=2)
-        yield f"{nodes.address}?device=cpu&judges=1&builders=1"
+        yield nodes
         ray.shutdown()
         nodes.shutdown()
 
 
 @pytest.fixture(scope="module")
-def caches(address: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def caches(three_nodes: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The builds of the judge, and those of the builder, to which they seem to be at the same place."""
     return Path(os.environ["STARK_CACHE"]), tmp_path_factory.mktemp("elsewhere")
 
 
 @pytest.fixture(scope="module")
-def executor(address: str, caches: tuple[Path, Path]) -> RayExecutor:
+def executor(three_nodes: Any, caches: tuple[Path, Path]) -> RayExecutor:
+    return executor_at(f"{three_nodes.address}?device=cpu&judges=1&builders=1", caches)
+
+
+def executor_at(text: str, caches: tuple[Path, Path]) -> RayExecutor:
     here, there = caches
     start = f'mount --bind {there} {here} && exec {sys.executable} -m stark.evaluator.judge.building "$@"'
     command = ["unshare", "--mount", "sh", "-c", start, "sh"]
-    return RayExecutor(address, Limits(timing_budget_s=0.2), build_command=command)
+    return RayExecutor(text, Limits(timing_budget_s=0.2), build_command=command)
 
 
 def libraries(cache: Path) -> dict[str, int]:
@@ -149,6 +157,25 @@ async def test_the_builder_that_follows_is_used(
 
     assert len(libraries(there)) > builds
     await executor.close()
+
+
+@pytest.mark.gpu
+async def test_cuda_that_was_built_without_a_gpu_runs_on_one(
+    three_nodes: Any, caches: tuple[Path, Path]
+) -> None:
+    here, there = caches
+    three_nodes.add_node(num_cpus=1, num_gpus=1)
+    on_gpu = executor_at(f"{three_nodes.address}?device=cuda&judges=1&builders=1", caches)
+    example = guide_example(language("cuda"))
+    before = libraries(there)
+
+    found = await on_gpu.evaluate(example.problem, example.candidate)
+
+    assert isinstance(found, Correct), found
+    new = libraries(there).keys() - before
+    assert 1 == len(new)
+    assert all(libraries(there)[path] == libraries(here)[path] for path in new)
+    await on_gpu.close()
 
 
 def building() -> Iterator[int]:

@@ -105,6 +105,8 @@ class Host:
     async def end(self) -> None:
         """End the judge."""
         await self._judge.close()
+        if self._desk is not None:
+            self._desk.close()
 
     def _load(self) -> Load:
         return Load(self._judge.requests, list(self._judge.problems))
@@ -121,5 +123,5 @@ class Host:
                 if time.monotonic() - when > DEAD_S:
                     for asked in self._open[driver]:
                         asked.cancel()
-        await self._judge.close()
+        await self.end()
         ray().kill(ray().get_runtime_context().current_actor)

@@ -7,6 +7,7 @@ the build service's own. A connection that closes without an answer means that t
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 import time
 from asyncio import StreamReader, StreamWriter
@@ -60,10 +61,15 @@ class Desk:
         for name, actor in builders.items():
             if name not in self._met or not self._met[name].works_for(hello):
                 self._met[name] = Met(actor, asyncio.create_task(_greeted(actor)))
+            self._met[name].actor = actor  # another driver may have started it anew
         if self._server is None:
             self._server = await asyncio.start_unix_server(
                 self._serve, self.socket, limit=LONGEST_REQUEST
             )
+
+    def close(self) -> None:
+        """Remove the socket."""
+        shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Answer one request, or close the connection."""
