@@ -17,13 +17,13 @@ from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
 from stark.core.call import Call
 from stark.core.candidate import Candidate
-from stark.core.device import device_class
 from stark.core.errors import ProblemError, TryAgain, UsageError
 from stark.core.evaluation import BuildFailed, Evaluation, Unusable
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.correspondence import Correspondence, Desk, Replies
+from stark.elsewhere import check_elsewhere, describe_elsewhere
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
 from stark.explain.evaluation import evidence
@@ -50,6 +50,8 @@ async def work_on(
 ) -> Ended:
     """Work on a run until it ends, then run the final check of its fastest attempts; returns why the work stopped.
 
+    If the run names other kinds of machines, the leaders are judged there too (see `stark.elsewhere`).
+
     `shared` is the ledger of a budget that several runs share. If that budget stops the run, the run has not ended: it
     gets no final check and can be resumed. `policy` replaces the strategy's policy, for a replay. A new run is stored
     only after it has passed all checks that can refuse it. Raises Held if another process is working on the
@@ -59,14 +61,18 @@ async def work_on(
     store.on_wait(lambda text: emit(Notice(text)))
     with ExitStack() as held:
         await store.retried(lambda: held.enter_context(store.exclusive(run.id)))
+        if run.config.device_class is not None:
+            executor = executor.on(run.config.device_class)
         reference = await store.retried(store.reference, run.id)
         if reference is None:
             check_visible(run.problem)
             reference = await executor.describe(run.problem)
-            _check_device(run, reference)
+            elsewhere = await describe_elsewhere(run, reference, executor)
+            for each in (reference, *elsewhere.values()):
+                _check_device(run, each)
             run = await store.retried(with_lessons, run, store, reference)
-            await store.retried(_begin, run, store, reference)
-        executor.bind(device_class(reference.device, reference.versions))
+            await store.retried(_begin, run, store, reference, elsewhere)
+        executor.bind(reference.device_class)
         await store.retried(store.reopen_run, run.id)
         ledger = await store.retried(_ledger, run, store, shared)
         desk = Desk(run.id, store, ledger, replies, emit)
@@ -76,6 +82,7 @@ async def work_on(
             ended = await session.work()
             if not session.waits_for_shared_budget():
                 await check_leaders(run.id, run.problem, session.tree, store, executor, emit)
+                await check_elsewhere(run, store, executor, emit)
                 await store.retried(store.end_run, run.id, ended)
         finally:
             with suppress(TryAgain):  # each attempt and reply notes it, too
@@ -83,10 +90,12 @@ async def work_on(
         return ended
 
 
-def _begin(run: Run, store: Store, reference: Reference) -> None:
-    """Store the run with its lessons, and its reference."""
+def _begin(
+    run: Run, store: Store, reference: Reference, elsewhere: Mapping[str, Reference]
+) -> None:
+    """Store the run with its lessons, and its references."""
     (store.reconfigure if store.holds(run.id) else store.create_run)(run)
-    store.set_reference(run.id, reference)
+    store.set_reference(run.id, reference, elsewhere)
 
 
 def _check_length(run: Run) -> None:
@@ -101,7 +110,7 @@ def _check_length(run: Run) -> None:
 
 
 def _check_device(run: Run, reference: Reference) -> None:
-    """Raise UsageError if the judge's device cannot run the run's language, before anything is paid for."""
+    """Raise UsageError if a judge's device cannot run the run's language, before anything is paid for."""
     kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
         raise UsageError(

@@ -50,6 +50,7 @@ def _findings(hellos: Mapping[str, Hello | Toolchain | str]) -> Iterator[Finding
         software = ", ".join(f"{name} {version}" for name, version in said.versions.items())
         yield Finding(judge, "device", "ok", _described(said.device))
         yield Finding(judge, "software", "ok", software)
+        yield Finding(judge, "device class", "ok", said.device_class)
         active = [layer for layer, reason in said.sandbox.items() if reason is None]
         open_ = gaps(active)
         detail = f"candidates can {', '.join(open_)}" if open_ else "candidates are confined"

@@ -43,6 +43,7 @@ def node_text(document: NodeDocument) -> RenderableType:
         *_changes(document),
         *_judged("evaluation", document.search),
         *(() if document.check is None else _judged("final check", document.check)),
+        *_elsewhere(document),
         *_calls(document),
     )
 
@@ -95,6 +96,12 @@ def judgement_table(judgement: Judgement) -> Table:
     for case, found in judgement.profiles.items():
         table.add_row(Text(f"profile {case}".strip()), Text("\n".join(found.lines)))
     return table
+
+
+def _elsewhere(document: NodeDocument) -> Iterator[RenderableType]:
+    """The final checks on other kinds of machines."""
+    for kind, judgement in document.elsewhere.items():
+        yield from _judged(f"final check on {kind}", judgement)
 
 
 def _calls(document: NodeDocument) -> Iterator[RenderableType]:

@@ -27,7 +27,7 @@ class Load(NamedTuple):
 
     requests: int
     problems: list[str]
-    """Digests of those that its judge has prepared."""
+    """Digests of those that its judge keeps prepared."""
 
 
 class Greeting(NamedTuple):
@@ -109,7 +109,7 @@ class Host:
             self._desk.close()
 
     def _load(self) -> Load:
-        return Load(self._judge.requests, list(self._judge.problems))
+        return Load(len(self._judge.open), list(self._judge.problems))
 
     def _notice(self, text: str) -> None:
         self._said = text

@@ -78,21 +78,22 @@ class ActorJudge:
         self.greeting: Greeting | None = None
         """Set while the judge is ready."""
 
+        self.device_class: str | None = None
+        """The kind of machine on which the actor was last ready."""
+
         self._create, self._on_notice, self._builders = create, on_notice, builders
         self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
         self._actor: Any = None
         self._reported = Load(0, [])
-        self._asked: set[str] = set()
-        """Digests of the problems that this driver has asked about."""
+        self._open: list[str] = []
+        """The digest of the problem of each of this driver's requests without an answer."""
 
-        self._requests = 0
         self._starting = asyncio.Lock()
         self._pinging: asyncio.Task[None] | None = None
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """See `Judge.ask`. Raises ActorLost if the actor dies, which is no candidate's fault."""
-        self._requests += 1
-        self._asked.add(request.problem.digest)
+        self._open.append(request.problem.digest)
         try:
             await self.start()
             asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
@@ -105,7 +106,7 @@ class ActorJudge:
             self._lose()
             raise ActorLost(_first_line(error)) from error
         finally:
-            self._requests -= 1
+            self._open.remove(request.problem.digest)
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
             raise JudgeDied(answer.error)
@@ -114,8 +115,8 @@ class ActorJudge:
     def load(self, problem: str) -> tuple[float, int]:
         """See `Judge.load`. Counts the requests and problems of all drivers."""
         absent = 0.0 if self.greeting is not None else ABSENT
-        problems = self._asked.union(self._reported.problems)
-        requests = max(self._requests, self._reported.requests)
+        problems = {*self._open, *self._reported.problems}
+        requests = max(len(self._open), self._reported.requests)
         return absent + requests + (0.0 if problem in problems else PREPARING), len(problems)
 
     async def start(self) -> None:
@@ -130,6 +131,7 @@ class ActorJudge:
                     self.failure = JudgeUnavailable(fault)
                     raise self.failure
                 self.greeting = greeting
+                self.device_class = Hello.model_validate_json(greeting.hello).device_class
                 self._pinging = asyncio.create_task(self._ping())
 
     async def close(self) -> None:
@@ -145,8 +147,7 @@ class ActorJudge:
                 await self._actor.end.remote()
 
     def _lose(self) -> None:
-        self.greeting, self._reported = None, Load(0, [])
-        self._asked.clear()
+        self.greeting, self.device_class, self._reported = None, None, Load(0, [])
         if self._pinging is not None:
             self._pinging.cancel()
 

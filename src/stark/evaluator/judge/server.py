@@ -62,6 +62,7 @@ from stark.evaluator.protocol import (
     Hello,
     JudgeFailed,
     Notice,
+    PreparedProblems,
     ProblemRefused,
     RequestRefused,
 )
@@ -316,7 +317,7 @@ class Judge:
 
     def _send(self, answer: Answer, last: bool = False) -> None:
         said = Said(answer.model_dump_json().encode(), last=last)
-        if not isinstance(answer, Hello | Notice):
+        if not isinstance(answer, Hello | Notice | PreparedProblems):
             said = said._replace(answers=answer.id)
         if self._prepared is not None:
             said = said._replace(held=self._prepared.held)
