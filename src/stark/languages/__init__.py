@@ -15,7 +15,12 @@ from stark.languages.triton import TRITON
 LANGUAGES: dict[str, Language] = {entry.name: entry for entry in (CPP, TRITON, CUDA, PYTORCH)}
 """Languages for the same kind of device are in order of preference."""
 
-__all__ = ["LANGUAGES", "Language", "best_for", "language"]
+__all__ = ["LANGUAGES", "Language", "best_for", "language", "preloaded"]
+
+
+def preloaded() -> tuple[str, ...]:
+    """The modules that a process imports once before it forks candidates of all languages."""
+    return tuple(dict.fromkeys(name for entry in LANGUAGES.values() for name in entry.preload))
 
 
 def language(name: str) -> Language:
