@@ -22,7 +22,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.toolchain import Toolchain
 
-PROTOCOL = 13
+PROTOCOL = 14
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
