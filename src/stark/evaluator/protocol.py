@@ -20,9 +20,14 @@ from stark.core.evaluation import Effort, Evaluation, Untimed
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.toolchain import Toolchain
 
-PROTOCOL = 12
+PROTOCOL = 14
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
+
+
+SERVICE = "STARK_BUILDERS"
+"""Environment variable by which a judge's executor names the socket of a build service."""
 
 
 class Describe(Frozen):
@@ -76,6 +81,9 @@ class Hello(Frozen):
     versions: dict[str, str]
     sandbox: dict[str, str | None] = Field(default={})
     """Maps every sandbox layer to None if it is active, or to the reason why it is not."""
+
+    toolchain: Toolchain = Toolchain(versions={}, cpu="")
+    """What its builds depend on. A build service needs an equal one."""
 
     @property
     def device_class(self) -> str:

@@ -23,7 +23,21 @@ LANGUAGES: dict[str, Language] = {
 AUTO = "auto"
 """The language of a run whose planner chooses one for each rewrite, among those of the judge's machine."""
 
-__all__ = ["AUTO", "LANGUAGES", "Language", "best_for", "language", "offered", "ready_for"]
+__all__ = [
+    "AUTO",
+    "LANGUAGES",
+    "Language",
+    "best_for",
+    "language",
+    "offered",
+    "preloaded",
+    "ready_for",
+]
+
+
+def preloaded() -> tuple[str, ...]:
+    """The modules that a process imports once before it forks candidates of all languages."""
+    return tuple(dict.fromkeys(name for entry in LANGUAGES.values() for name in entry.preload))
 
 
 def language(name: str) -> Language:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from stark.core.errors import DeadlyRequest, JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
 from stark.core.judging import Limits, Tools
+from stark.core.toolchain import Toolchain
 from stark.evaluator.executors.base import RequestingExecutor
 from stark.evaluator.executors.judge_process import JudgeProcess, start_judge
 from stark.evaluator.protocol import (
@@ -166,8 +167,8 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
             raise failures[-1]
 
     @abstractmethod
-    async def hellos(self) -> dict[str, Hello | str]:
-        """Start all judges. By judge, what it says about itself, or why it does not start."""
+    async def hellos(self) -> Mapping[str, Hello | Toolchain | str]:
+        """Start all judges. By judge, what it says about itself, or why it does not start; also by builder, if there are."""
 
     async def answer(self, request: AnyRequest) -> Answer:
         """See `RequestingExecutor.answer`.
