@@ -18,7 +18,7 @@ from stark.core.problem import Problem
 from stark.core.run import RECORDED, RoleModel, Run, RunConfig
 from stark.core.usage import Budget
 from stark.evaluator.executors import RequestingExecutor, open_executor
-from stark.languages import Language, best_for, language
+from stark.languages import AUTO, best_for, language
 from stark.languages.base import DeviceKind
 from stark.options import RunOptions, checked_options
 from stark.recorded import Recording
@@ -37,7 +37,7 @@ def configure(options: RunOptions) -> RunConfig:
     return RunConfig(
         strategy=chosen,
         models=_role_models(options, team_of(chosen).roles),
-        language=_language(options).name,
+        language=_language(options, team_of(chosen).roles),
         executor=options.executor,
         **_classes(options),
         budget=_part(Budget, options),
@@ -166,11 +166,18 @@ def _refuse_unused_models(options: RunOptions, strategy_name: str, roles: Collec
             )
 
 
-def _language(options: RunOptions) -> Language:
-    """The language in the options, else the best one for the device of the executor."""
+def _language(options: RunOptions, roles: Collection[str]) -> str:
+    """The language in the options, else the best one for the device of the executor. Raises UsageError."""
+    if options.language == AUTO:
+        if "plan" not in roles:
+            raise UsageError(
+                f"the strategy {options.strategy} has no planner that could choose a language, so name one"
+            )
+        return AUTO
     if options.language is not None:
-        return language(options.language)
-    return best_for(device_kind(options.executor), here=options.executor.startswith("local"))
+        return language(options.language).name
+    here = options.executor.startswith("local")
+    return best_for(device_kind(options.executor), here=here).name
 
 
 def device_kind(executor: str) -> DeviceKind:

@@ -19,7 +19,7 @@ from stark.core.call import Call
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, TryAgain, UsageError
 from stark.core.evaluation import BuildFailed, Evaluation, Unusable
-from stark.core.node import Node, Selection
+from stark.core.node import ROOT, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.correspondence import Correspondence, Desk, Replies
@@ -28,7 +28,7 @@ from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
 from stark.explain.evaluation import evidence
 from stark.final_check import check_leaders, demote_refuted
-from stark.languages import language
+from stark.languages import AUTO, LANGUAGES, language, offered
 from stark.ledger import Ledger, LimitReached
 from stark.lessons import with_lessons
 from stark.problems import check_visible
@@ -100,10 +100,13 @@ def _begin(
 
 def _check_length(run: Run) -> None:
     """Raise ProblemError if the problem is too long for any prompt."""
-    least = least_tokens(run.problem, language(run.config.language))
+    written_in = (
+        LANGUAGES.values() if run.config.language == AUTO else [language(run.config.language)]
+    )
+    least, name = max((least_tokens(run.problem, each), each.name) for each in written_in)
     if least > run.config.window_tokens:
         raise ProblemError(
-            f"the problem and the {run.config.language} guide alone are about {least:,} tokens, but a prompt is limited to "
+            f"the problem and the {name} guide alone are about {least:,} tokens, but a prompt is limited to "
             f"{run.config.window_tokens:,}; start a run with a larger window_tokens if the models accept it, or shorten "
             "the problem"
         )
@@ -111,6 +114,13 @@ def _check_length(run: Run) -> None:
 
 def _check_device(run: Run, reference: Reference) -> None:
     """Raise UsageError if a judge's device cannot run the run's language, before anything is paid for."""
+    if run.config.language == AUTO:
+        if not offered(reference):
+            raise UsageError(
+                f"the judge of {reference.device.name} has the tools of no language; `stark doctor` there says what "
+                "to install"
+            )
+        return
     kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
         raise UsageError(
@@ -234,12 +244,14 @@ class Session:
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Write a candidate and have it evaluated."""
-        draft = await self._draft(attempt, selection)
+        work = self._assignment(attempt, selection)
+        draft = await self._draft(work)
         candidate: Candidate | None = None
         first = attempt
         evaluation: Evaluation = Unusable(reason=draft.fault)
         if draft.source is not None:
-            candidate = Candidate(language=self.run.config.language, source=draft.source)
+            language = draft.language or work.language.name
+            candidate = Candidate(language=language, source=draft.source)
             first = self._first.setdefault(candidate.digest, attempt)
             evaluation = await self._evaluation(attempt, candidate)
         return Node(
@@ -254,12 +266,28 @@ class Session:
             duplicate_of=None if first == attempt else first,
         )
 
-    async def _draft(self, attempt: int, selection: Selection) -> Draft:
+    async def _draft(self, work: Assignment) -> Draft:
         """What the team writes."""
+        asking = Correspondence(self.desk, work.attempt, self._replies[work.attempt])
+
+        async def build_errors(candidate: Candidate) -> str:
+            if asking.sent_back is not None:
+                return "known to an earlier session" if asking.sent_back else ""
+            evaluation = await self._evaluation(work.attempt, candidate)
+            return evidence(evaluation) if isinstance(evaluation, BuildFailed) else ""
+
+        return await self.team.write(work, asking.ask, build_errors)
+
+    def _assignment(self, attempt: int, selection: Selection) -> Assignment:
+        """What the team has to do. Where the planner chooses the language, it starts in that of the selected node."""
         config = self.run.config
-        work = Assignment(
+        choices = offered(self.reference) if config.language == AUTO else ()
+        start = None if selection.parent == ROOT else self.tree.node(selection.parent).candidate
+        name = start.language if choices and start is not None else config.language
+        return Assignment(
             problem=self.run.problem,
-            language=language(config.language),
+            language=choices[0] if name == AUTO else language(name),
+            choices=choices,
             reference=self.reference,
             tree=self.tree,
             selection=selection,
@@ -268,16 +296,6 @@ class Session:
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
         )
-        asking = Correspondence(self.desk, attempt, self._replies[attempt])
-
-        async def build_errors(source: str) -> str:
-            if asking.sent_back is not None:
-                return "known to an earlier session" if asking.sent_back else ""
-            candidate = Candidate(language=config.language, source=source)
-            evaluation = await self._evaluation(attempt, candidate)
-            return evidence(evaluation) if isinstance(evaluation, BuildFailed) else ""
-
-        return await self.team.write(work, asking.ask, build_errors)
 
     async def _evaluation(self, attempt: int, candidate: Candidate) -> Evaluation:
         """The judge's verdict. Identical candidates are judged once."""

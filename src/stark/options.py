@@ -80,7 +80,9 @@ class RunOptions(Frozen):
         "failure, from similar problems, never from the same one.",
     )
     language: str | None = _option(
-        None, "Kernel language: cpp, triton, cuda or pytorch; by default the best for the device."
+        None,
+        "Kernel language: cpp, triton, cuda, gluon, cutedsl or pytorch; auto lets the planner choose among those of the "
+        "judge's machine; by default the best for the device.",
     )
     backward: bool = _option(
         False,

@@ -95,6 +95,16 @@ def test_without_torch_nothing_works(stark: Stark, monkeypatch: pytest.MonkeyPat
     assert "no device" not in findings["cpp"]["detail"]
 
 
+def test_a_language_for_certain_gpus_only_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Language, "missing", lambda entry: "This machine lacks it; install it.")
+    gpu = doctor.Torch("2.13.0", "13.0", ({"name": "H200"},))
+
+    marks = {finding.name: finding.mark for finding in doctor._languages(gpu)}
+
+    assert ("broken", "broken") == (marks["triton"], marks["cuda"])
+    assert ("missing", "missing") == (marks["gluon"], marks["cutedsl"])
+
+
 def test_a_language_without_its_device_is_no_fault(
     stark: Stark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

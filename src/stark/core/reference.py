@@ -33,7 +33,8 @@ class Reference(Frozen):
 
     device: Device
     versions: dict[str, str]
-    """Of Python, torch and the compilers on the judge's machine; for a GPU also the driver and the name of the host's CPU."""
+    """Of Python, torch and the compilers on the judge's machine, and the languages that it can build; for a GPU also the
+    driver and the name of the host's CPU."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

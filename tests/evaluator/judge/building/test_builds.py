@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.languages import LANGUAGES
 from support.candidates import as_candidate
+from support.examples import guide_example
 from support.nodes import TOOLCHAIN
 
 CANDIDATE = as_candidate("cpp", "print('built')\nclass ModelNew: pass\n")
@@ -55,6 +58,38 @@ def test_a_file_that_asks_for_the_device_is_imported_where_there_is_one(
     finally:
         server.close()
     assert built == (found.error is None)
+
+
+CUTEDSL = LANGUAGES["cutedsl"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CUTEDSL.missing() is not None, reason=str(CUTEDSL.missing()))
+@pytest.mark.parametrize(
+    ("replaced", "by", "error"),
+    [
+        ("", "", None),
+        ("autovec_copy(held", "autovec_cpy(held", "has no attribute 'autovec_cpy'"),
+        ("(width,), (pack,)), own)", "(1,), (pack,)), own)", "candidate.py"),
+    ],
+    ids=["right", "wrong name", "wrong shape"],
+)
+def test_cute_kernels_are_compiled_without_a_device_in_the_sandbox(
+    tmp_path: Path, replaced: str, by: str, error: str | None
+) -> None:
+    given = guide_example(CUTEDSL).candidate
+    candidate = given.model_copy(update={"source": given.source.replace(replaced, by)})
+    server = Forkserver.start(CUTEDSL.preload)
+    try:
+        builds = Builds(BuildCache(tmp_path, most_bytes=1e9), "sm_90", TOOLCHAIN, server)
+        with builds.in_use(candidate):
+            found = builds.build(candidate, Limits(), Patience())
+    finally:
+        server.close()
+    if error is None:
+        assert found.error is None
+    else:
+        assert re.search(error, found.error or "")
 
 
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this Linux shares cores among processes only")

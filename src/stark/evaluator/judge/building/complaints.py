@@ -34,6 +34,8 @@ TYPES = (
     "triton.compiler.errors.CompilationError",
     "triton.runtime.errors.OutOfResources",
     "triton.runtime.errors.PTXASError",
+    "cutlass.base_dsl.common.DSLRuntimeError",
+    "cutlass.base_dsl.common.DSLUserCodeError",
     "torch._inductor.exc.InductorError",
     "torch._inductor.exc.CppCompileError",
 )
