@@ -26,7 +26,7 @@ from support.executor import invented
 from support.nodes import ROOFLINE, correct, working
 from support.replies import prompt_of, role_of
 
-ATTEMPTS = 12
+ATTEMPTS = 8
 RUN = samples.run(attempts=ATTEMPTS, problem=PROBLEM)
 
 
