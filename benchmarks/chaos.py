@@ -28,8 +28,8 @@ from typing import Any
 from stark.benches.running import unfinished
 from stark.core.errors import StarkError
 from stark.evaluator.executors import cluster
-from stark.evaluator.executors.actor import ray
 from stark.evaluator.executors.cluster import RayExecutor
+from stark.evaluator.executors.engine import ray
 from stark.store import Store
 from support import FAKE_JUDGE, benches
 from support.model import ScriptedModel

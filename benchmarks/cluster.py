@@ -13,8 +13,8 @@ import tempfile
 import time
 
 from stark.core.problem import Problem
-from stark.evaluator.executors.actor import ray
 from stark.evaluator.executors.cluster import RayExecutor
+from stark.evaluator.executors.engine import ray
 from support import FAKE_JUDGE
 from support.candidates import FAULTS, as_candidate
 

@@ -68,7 +68,10 @@ def distinct() -> Callable[[tuple[Message, ...]], str]:
     count = itertools.count(1)
 
     def answer(messages: tuple[Message, ...]) -> str:
-        return team_reply(messages).replace("return x", f"return x * {next(count)}")
+        reply = team_reply(messages)
+        if role_of(messages) == "plan":  # it quotes the source
+            return reply
+        return reply.replace("return x", f"return x * {next(count)}")
 
     return answer
 

@@ -227,7 +227,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     (tmp_path / "my_problem.py").write_text(PROBLEM)
     (tmp_path / "another_kernel.py").write_text(KERNEL)
     judge = FakeExecutor(lambda _: correct(0.5), device=CPU)
-    for home in ("sessions", "api", "deploy.verify", "evaluator.executors"):
+    for home in ("sessions", "configuration", "deploy.verify", "evaluator.executors"):
         module = importlib.import_module(f"stark.{home}")
         monkeypatch.setattr(module, "open_executor", lambda *_, **__: judge)
     net = importlib.import_module("documented_net")

@@ -61,7 +61,7 @@ def test_the_python_api_in_ten_lines(
     (tmp_path / "examples").symlink_to(EXAMPLES)  # so that its store is not the checkout's
     monkeypatch.chdir(tmp_path)
     judge = FakeExecutor(lambda candidate: correct(0.5), device=CPU)
-    for name in ("sessions", "api"):
+    for name in ("sessions", "configuration"):
         monkeypatch.setattr(f"stark.{name}.open_executor", lambda *_, **__: judge)
 
     exec(compile(script, "python_api.py", "exec"), {})

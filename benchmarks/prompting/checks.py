@@ -14,6 +14,7 @@ from prompting.situation import Situation
 from stark.agents import roles
 from stark.agents.roles import Ask
 from stark.core.call import Fit, Message, Reply
+from stark.core.candidate import Candidate
 from stark.core.errors import ReplyError
 from stark.core.plan import Plan
 from stark.languages import language
@@ -76,7 +77,7 @@ async def converse(
     return conversation
 
 
-async def _unbuilt(source: str) -> str:
+async def _unbuilt(candidate: Candidate) -> str:
     """No error, since nothing is built here."""
     return ""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from stark.agents.team import Assignment
 from stark.core.call import Fit, Message, Reply
+from stark.core.candidate import Candidate
 from stark.languages import language
 from stark.recorded import RecordedReplies, Recording
 from stark.search.tree import Tree
@@ -62,6 +63,6 @@ async def rebuilt(recording: Recording) -> list[Prompt]:
     return prompts
 
 
-async def _builds(source: str) -> str:
+async def _builds(candidate: Candidate) -> str:
     """No error: nothing is sent back."""
     return ""

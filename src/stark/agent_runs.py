@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from stark.configuration import configure, limits_and_tools, new_run
 from stark.core.candidate import Candidate
-from stark.core.device import device_class
 from stark.core.errors import Held, UsageError
 from stark.core.evaluation import Correct, Effort, Evaluation
 from stark.core.node import ROOT, Node, Selection
@@ -58,13 +57,9 @@ def find_agent_run(
                 *limits_and_tools(asked),
             ):
                 measured = store.reference(run.id)
-                if measured is None or _class(measured) == _class(reference):
+                if measured is None or measured.device_class == reference.device_class:
                     return run
     return None
-
-
-def _class(reference: Reference) -> str:
-    return device_class(reference.device, reference.versions)
 
 
 def agent_run(

@@ -19,8 +19,8 @@ from stark.benches.suite import Suite
 from stark.configuration import (
     asked_for,
     configure,
-    limits_and_tools,
     new_run,
+    open_judge,
     reconfigured,
     replayed_run,
 )
@@ -239,9 +239,7 @@ async def aevaluate(
         else read_candidate(Path(each), asked.language)
         for each in candidates
     ]
-    executor = judge or open_executor(
-        asked.executor, *limits_and_tools(asked), device_class=asked.device_class
-    )
+    executor = judge or open_judge(asked)
     try:
         device = (await executor.describe(loaded)).device
         return await evaluate_candidates(loaded, written, executor, effort, device)

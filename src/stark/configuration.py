@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import count, takewhile
 from pathlib import Path
@@ -17,7 +17,8 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.run import RECORDED, RoleModel, Run, RunConfig
 from stark.core.usage import Budget
-from stark.languages import Language, best_for, language
+from stark.evaluator.executors import RequestingExecutor, open_executor
+from stark.languages import AUTO, best_for, language
 from stark.languages.base import DeviceKind
 from stark.options import RunOptions, checked_options
 from stark.recorded import Recording
@@ -36,9 +37,9 @@ def configure(options: RunOptions) -> RunConfig:
     return RunConfig(
         strategy=chosen,
         models=_role_models(options, team_of(chosen).roles),
-        language=_language(options).name,
+        language=_language(options, team_of(chosen).roles),
         executor=options.executor,
-        device_class=options.device_class,
+        **_classes(options),
         budget=_part(Budget, options),
         seed=secrets.randbelow(10_000) if options.seed is None else options.seed,
         parallel=options.parallel,
@@ -83,7 +84,7 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
         update={
             "models": _recorded_models(recording),
             "executor": options.executor,
-            "device_class": options.device_class,
+            **_classes(options),
             "budget": Budget(attempts=attempts),
             "parallel": 1,
             "stop": "budget",
@@ -168,11 +169,18 @@ def _refuse_unused_models(options: RunOptions, strategy_name: str, roles: Collec
             )
 
 
-def _language(options: RunOptions) -> Language:
-    """The language in the options, else the best one for the device of the executor."""
+def _language(options: RunOptions, roles: Collection[str]) -> str:
+    """The language in the options, else the best one for the device of the executor. Raises UsageError."""
+    if options.language == AUTO:
+        if "plan" not in roles:
+            raise UsageError(
+                f"the strategy {options.strategy} has no planner that could choose a language, so name one"
+            )
+        return AUTO
     if options.language is not None:
-        return language(options.language)
-    return best_for(device_kind(options.executor), here=options.executor.startswith("local"))
+        return language(options.language).name
+    here = options.executor.startswith("local")
+    return best_for(device_kind(options.executor), here=here).name
 
 
 def device_kind(executor: str) -> DeviceKind:
@@ -191,9 +199,28 @@ def asked_for(problem: Problem, options: RunOptions) -> Problem:
     return problem.with_backward() if options.backward else problem
 
 
+def open_judge(
+    options: RunOptions, on_notice: Callable[[str], None] | None = None
+) -> RequestingExecutor:
+    """Open the executor that the options describe. Raises UsageError if they name several kinds of machines."""
+    device_class, *others = options.device_class or (None,)
+    if others:
+        raise UsageError(
+            "only a run judges on several kinds of machines, its leaders at the end; here, name one device class"
+        )
+    return open_executor(
+        options.executor, *limits_and_tools(options), on_notice, device_class=device_class
+    )
+
+
 def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:
     """The judge's limits and tools, as the options set them."""
     return _part(Limits, options), _part(Tools, options)
+
+
+def _classes(options: RunOptions) -> dict[str, Any]:
+    own, *others = options.device_class or (None,)
+    return {"device_class": own, "other_classes": tuple(others)}
 
 
 def _changed_model(

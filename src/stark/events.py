@@ -84,6 +84,23 @@ class CheckFinished(Event):
 
 
 @dataclass(frozen=True)
+class JudgingElsewhere(Event):
+    """The final check of an attempt on another kind of machine began."""
+
+    node: Node
+    device_class: str
+
+
+@dataclass(frozen=True)
+class JudgedElsewhere(Event):
+    """The final check of an attempt on another kind of machine ended."""
+
+    node: Node
+    device_class: str
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
 class Draining(Event):
     """The run is stopping. It waits for model calls in flight, since they are paid for in any case."""
 

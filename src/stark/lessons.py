@@ -148,7 +148,7 @@ def lessons_of(
             problem=run.problem.name,
             operators=tuple(name for name, share in shares.items() if share >= MAIN_SHARE),
             dtype=" and ".join(_types(reference)),
-            language=run.config.language,
+            language=node.candidate.language if node.candidate else run.config.language,
             device=reference.device.name,
             idea=node.plan.name,
             result=change or Repair(failure=failure),

@@ -17,19 +17,19 @@ from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
 from stark.core.call import Call
 from stark.core.candidate import Candidate
-from stark.core.device import device_class
 from stark.core.errors import ProblemError, TryAgain, UsageError
 from stark.core.evaluation import BuildFailed, Evaluation, Unusable
-from stark.core.node import TUNER, Node, Selection
+from stark.core.node import ROOT, TUNER, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.tuning import Tuning
 from stark.correspondence import Correspondence, Desk, Replies
+from stark.elsewhere import check_elsewhere, describe_elsewhere
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
 from stark.explain.evaluation import evidence
 from stark.final_check import check_leaders, demote_refuted
-from stark.languages import language
+from stark.languages import AUTO, LANGUAGES, language, offered
 from stark.ledger import Ledger, LimitReached
 from stark.lessons import with_lessons
 from stark.problems import check_visible
@@ -54,6 +54,8 @@ async def work_on(
 ) -> Ended:
     """Work on a run until it ends, then run the final check of its fastest attempts; returns why the work stopped.
 
+    If the run names other kinds of machines, the leaders are judged there too (see `stark.elsewhere`).
+
     `shared` is the ledger of a budget that several runs share. If that budget stops the run, the run has not ended: it
     gets no final check and can be resumed. `policy` replaces the strategy's policy, for a replay. A new run is stored
     only after it has passed all checks that can refuse it. Raises Held if another process is working on the
@@ -63,14 +65,18 @@ async def work_on(
     store.on_wait(lambda text: emit(Notice(text)))
     with ExitStack() as held:
         await store.retried(lambda: held.enter_context(store.exclusive(run.id)))
+        if run.config.device_class is not None:
+            executor = executor.on(run.config.device_class)
         reference = await store.retried(store.reference, run.id)
         if reference is None:
             check_visible(run.problem)
             reference = await executor.describe(run.problem)
-            _check_device(run, reference)
+            elsewhere = await describe_elsewhere(run, reference, executor)
+            for each in (reference, *elsewhere.values()):
+                _check_device(run, each)
             run = await store.retried(with_lessons, run, store, reference)
-            await store.retried(_begin, run, store, reference)
-        executor.bind(device_class(reference.device, reference.versions))
+            await store.retried(_begin, run, store, reference, elsewhere)
+        executor.bind(reference.device_class)
         await store.retried(store.reopen_run, run.id)
         ledger = await store.retried(_ledger, run, store, shared)
         desk = Desk(run.id, store, ledger, replies, emit)
@@ -80,6 +86,7 @@ async def work_on(
             ended = await session.work()
             if not session.waits_for_shared_budget():
                 await check_leaders(run.id, run.problem, session.tree, store, executor, emit)
+                await check_elsewhere(run, store, executor, emit)
                 await store.retried(store.end_run, run.id, ended)
         finally:
             with suppress(TryAgain):  # each attempt and reply notes it, too
@@ -87,25 +94,37 @@ async def work_on(
         return ended
 
 
-def _begin(run: Run, store: Store, reference: Reference) -> None:
-    """Store the run with its lessons, and its reference."""
+def _begin(
+    run: Run, store: Store, reference: Reference, elsewhere: Mapping[str, Reference]
+) -> None:
+    """Store the run with its lessons, and its references."""
     (store.reconfigure if store.holds(run.id) else store.create_run)(run)
-    store.set_reference(run.id, reference)
+    store.set_reference(run.id, reference, elsewhere)
 
 
 def _check_length(run: Run) -> None:
     """Raise ProblemError if the problem is too long for any prompt."""
-    least = least_tokens(run.problem, language(run.config.language))
+    written_in = (
+        LANGUAGES.values() if run.config.language == AUTO else [language(run.config.language)]
+    )
+    least, name = max((least_tokens(run.problem, each), each.name) for each in written_in)
     if least > run.config.window_tokens:
         raise ProblemError(
-            f"the problem and the {run.config.language} guide alone are about {least:,} tokens, but a prompt is limited to "
+            f"the problem and the {name} guide alone are about {least:,} tokens, but a prompt is limited to "
             f"{run.config.window_tokens:,}; start a run with a larger window_tokens if the models accept it, or shorten "
             "the problem"
         )
 
 
 def _check_device(run: Run, reference: Reference) -> None:
-    """Raise UsageError if the judge's device cannot run the run's language, before anything is paid for."""
+    """Raise UsageError if a judge's device cannot run the run's language, before anything is paid for."""
+    if run.config.language == AUTO:
+        if not offered(reference):
+            raise UsageError(
+                f"the judge of {reference.device.name} has the tools of no language; `stark doctor` there says what "
+                "to install"
+            )
+        return
     kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
         raise UsageError(
@@ -239,12 +258,14 @@ class Session:
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Write a candidate and have it evaluated."""
-        draft = await self._draft(attempt, selection)
+        work = self._assignment(attempt, selection)
+        draft = await self._draft(work)
         candidate: Candidate | None = None
         first = attempt
         evaluation: Evaluation = Unusable(reason=draft.fault)
         if draft.source is not None:
-            candidate = Candidate(language=self.run.config.language, source=draft.source)
+            language = draft.language or work.language.name
+            candidate = Candidate(language=language, source=draft.source)
             first = self._first.setdefault(candidate.digest, attempt)
             evaluation = await self._evaluation(attempt, candidate)
         node = Node(
@@ -274,14 +295,30 @@ class Session:
         problem, executor = self.run.problem, self.executor
         return await race(problem, node.candidate, executor, device, seconds, chance)
 
-    async def _draft(self, attempt: int, selection: Selection) -> Draft:
+    async def _draft(self, work: Assignment) -> Draft:
         """What the team writes, or what a race of the parent has found."""
-        if not selection.counts:
-            return tuned(self.tree.node(selection.parent))
+        if not work.selection.counts:
+            return tuned(self.tree.node(work.selection.parent))
+        asking = Correspondence(self.desk, work.attempt, self._replies[work.attempt])
+
+        async def build_errors(candidate: Candidate) -> str:
+            if asking.sent_back is not None:
+                return "known to an earlier session" if asking.sent_back else ""
+            evaluation = await self._evaluation(work.attempt, candidate)
+            return evidence(evaluation) if isinstance(evaluation, BuildFailed) else ""
+
+        return await self.team.write(work, asking.ask, build_errors)
+
+    def _assignment(self, attempt: int, selection: Selection) -> Assignment:
+        """What the team has to do. Where the planner chooses the language, it starts in that of the selected node."""
         config = self.run.config
-        work = Assignment(
+        choices = offered(self.reference) if config.language == AUTO else ()
+        start = None if selection.parent == ROOT else self.tree.node(selection.parent).candidate
+        name = start.language if choices and start is not None else config.language
+        return Assignment(
             problem=self.run.problem,
-            language=language(config.language),
+            language=choices[0] if name == AUTO else language(name),
+            choices=choices,
             reference=self.reference,
             tree=self.tree,
             selection=selection,
@@ -291,16 +328,6 @@ class Session:
             window_tokens=config.window_tokens,
             tunes=config.tune_seconds > 0,
         )
-        asking = Correspondence(self.desk, attempt, self._replies[attempt])
-
-        async def build_errors(source: str) -> str:
-            if asking.sent_back is not None:
-                return "known to an earlier session" if asking.sent_back else ""
-            candidate = Candidate(language=config.language, source=source)
-            evaluation = await self._evaluation(attempt, candidate)
-            return evidence(evaluation) if isinstance(evaluation, BuildFailed) else ""
-
-        return await self.team.write(work, asking.ask, build_errors)
 
     async def _evaluation(self, attempt: int, candidate: Candidate) -> Evaluation:
         """The judge's verdict. Identical candidates are judged once."""

@@ -6,6 +6,7 @@ set. The fields below also define the options of the command line.
 
 from __future__ import annotations
 
+import re
 from inspect import formatannotation
 from textwrap import fill
 from typing import Any
@@ -86,7 +87,9 @@ class RunOptions(Frozen):
         "failure, from similar problems, never from the same one.",
     )
     language: str | None = _option(
-        None, "Kernel language: cpp, triton, cuda or pytorch; by default the best for the device."
+        None,
+        "Kernel language: cpp, triton, cuda, gluon, cutedsl or pytorch; auto lets the planner choose among those of the "
+        "judge's machine; by default the best for the device.",
     )
     backward: bool = _option(
         False,
@@ -101,10 +104,10 @@ class RunOptions(Frozen):
         "folder:PATH (shared with `stark worker`), or ray:ADDRESS (a cluster).",
         JUDGE,
     )
-    device_class: str | None = _option(
+    device_class: tuple[str, ...] | None = _option(
         None,
         "Use only machines in whose kind this text occurs, such as H100; by default those of the kind that answers "
-        "first.",
+        "first. H100,H200 searches on the first, and has the leaders judged on the others too.",
         JUDGE,
     )
     counters: bool = _option(
@@ -127,6 +130,15 @@ class RunOptions(Frozen):
     )
     build_s: float = _option(180.0, "Time limit of a candidate's build in seconds.", JUDGE, gt=0)
     memory_gb: float = _option(16.0, "Host memory limit of a candidate in GB.", JUDGE, gt=0)
+
+    @field_validator("device_class", mode="before")
+    @classmethod
+    def _written_classes(cls, value: object) -> object:
+        """Text such as `H100,H200` as its parts. A comma with a space is part of a kind's name."""
+        found = re.split(r",(?! )", value) if isinstance(value, str) else value
+        if isinstance(found, list | tuple) and (not all(found) or len(found) > len(set(found))):
+            raise ValueError("parts of the names of different kinds, such as H100,H200")
+        return found or None
 
     @field_validator("price", mode="before")
     @classmethod

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from stark.core.base import Frozen
 from stark.core.call import Call, Message, Reply
+from stark.core.elsewhere import Elsewhere
 from stark.core.errors import PromptRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import Node, Selection
@@ -41,6 +42,9 @@ class Recording(Frozen):
     calls: tuple[Call, ...]
     promotions: dict[int, Evaluation] = Field(default={})
     """The evaluations of the final check, by attempt."""
+
+    elsewhere: dict[str, Elsewhere] = Field(default={})
+    """What was measured on other kinds of machines, by kind."""
 
     left_out: str | None = None
     """The problem's digest if the recording leaves out the problem's text, which may not be publishable; else None."""
@@ -162,6 +166,7 @@ def record(store: Store, run: Run) -> Recording:
         nodes=tuple(nodes),
         calls=tuple(call for call in store.calls(run.id) if call.attempt <= last),
         promotions=store.promotions(run.id),
+        elsewhere=store.elsewhere(run.id),
     )
 
 
@@ -173,7 +178,8 @@ def keep(recording: Recording, store: Store) -> None:
     """
     run, elapsed_s = recording.run, 0.0
     store.create_run(run)
-    store.set_reference(run.id, recording.reference)
+    elsewhere = {kind: there.reference for kind, there in recording.elsewhere.items()}
+    store.set_reference(run.id, recording.reference, elsewhere)
     for attempt, selection in recording.selections.items():
         store.begin_attempt(run.id, attempt, selection)
     for call in recording.calls:
@@ -186,6 +192,9 @@ def keep(recording: Recording, store: Store) -> None:
         store.add_node(run.id, node, elapsed_s)
     for attempt, found in recording.promotions.items():
         store.add_promotion(run.id, attempt, found)
+    for kind, there in recording.elsewhere.items():
+        for attempt, found in there.checks.items():
+            store.add_elsewhere(run.id, attempt, kind, found)
     made, most = sum(node.counts for node in recording.nodes), run.config.budget.attempts
     if made >= most:
         store.end_run(run.id, Ended(kind="attempts", detail=f"{made} attempts made"))

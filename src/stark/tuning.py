@@ -66,7 +66,8 @@ def tuned(node: Node) -> Draft:
     assert node.candidate is not None and node.tuning is not None
     changes = node.tuning.changes
     source = with_changes(node.candidate.source, changes)
-    return Draft(role=TUNER, source=source, plan=node.plan, changes=changes)
+    language = node.candidate.language
+    return Draft(role=TUNER, source=source, plan=node.plan, language=language, changes=changes)
 
 
 async def race(

@@ -274,12 +274,12 @@ def reply_of(role: RoleName, parent: int, plan: Plan) -> str:
     return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY
 
 
-async def builds(source: str) -> str:
+async def builds(candidate: Candidate) -> str:
     """A judge that can build everything."""
     return ""
 
 
-async def fails(source: str) -> str:
+async def fails(candidate: Candidate) -> str:
     """A judge that can build nothing."""
     return "line 5: expected ';'"
 
@@ -302,6 +302,15 @@ async def _cut_prompt() -> str:
     """A prompt with room for only some of its neighbours' sources."""
     answers = Answers(REPLACEMENTS_REPLY)
     await work(answers.ask, "code", replace(brief("code", 1), window_tokens=1_480), EDIT)
+    return answers.prompts[0]
+
+
+async def _choosing_prompt(parent: int) -> str:
+    """The prompt of a planner that chooses the language."""
+    other = Taught(**vars(LANGUAGE) | {"name": "other", "title": "Another", "pays": "the rest"})
+    choices = (Taught(**vars(LANGUAGE) | {"pays": "work per warp"}), other)
+    answers = Answers(REWRITE_REPLY.replace("STRATEGY", "LANGUAGE: other\nSTRATEGY"))
+    await work(answers.ask, "plan", replace(brief("plan", parent), choices=choices), EDIT)
     return answers.prompts[0]
 
 
@@ -329,6 +338,8 @@ async def prompts() -> dict[str, str]:
         "solo_with_lessons": await _with_lessons("solo"),
         "plan_at_the_root": await prompt("plan", ROOT),
         "plan": await prompt("plan", 1),
+        "plan_with_a_language_at_the_root": await _choosing_prompt(ROOT),
+        "plan_with_a_language": await _choosing_prompt(1),
         "plan_from_a_repair": await prompt("plan", 5),
         "code_rewrite_at_the_root": await prompt("code", ROOT, rewrite),
         "code_rewrite": await prompt("code", 1, rewrite),

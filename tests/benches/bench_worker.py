@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by 
 from stark.core.bench import Cell
 from stark.store import Store
 from support import benches as samples
-from support.executor import FakeExecutor
 from support.model import ScriptedModel
 from support.replies import team_reply
 
@@ -37,9 +36,9 @@ def say(line: str) -> None:
 def main(url: str) -> None:
     say("opening")
     with Store.open(url) as store:
-        bench = samples.new_bench(store, 3, name="killed", problems=[samples.EXAMPLES])
+        bench = samples.killed_bench(store)
         model = ScriptedModel(team_reply, dollars=0.25, delay_s=REPLY_S)
-        executor, models = FakeExecutor(delay_s=JUDGE_S), samples.pool_of(model)
+        executor, models = samples.two_kinds(delay_s=JUDGE_S), samples.pool_of(model)
         asyncio.run(samples.work(store, bench, 4, executor, models, Telling()))
 
 

@@ -69,9 +69,7 @@ def test_killed_at_random_moments_a_bench_ends_with_the_report_of_an_unbroken_on
 
     with Store.open(url) as store, Store.open("sqlite://") as other:
         asyncio.run(
-            samples.work(
-                other, samples.new_bench(other, 3, name="killed", problems=[samples.EXAMPLES]), 4
-            )
+            samples.work(other, samples.killed_bench(other), 4, executor=samples.two_kinds())
         )
         assert samples.report_of(other) == samples.report_of(store)
         problems = len(load_all(str(samples.EXAMPLES)))

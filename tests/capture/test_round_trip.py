@@ -54,6 +54,9 @@ class Quick:
     def bind(self, device_class: str) -> None:
         self._judge.bind(device_class)
 
+    def on(self, device_class: str) -> Executor:
+        return self._judge.on(device_class)
+
     async def close(self) -> None:
         await self._judge.close()
 

@@ -68,7 +68,7 @@ def stark(capfd: pytest.CaptureFixture[str]) -> Stark:
 def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     """The executor that every notation leads to."""
     fake = FakeExecutor(verdict, device=CPU)
-    for module in ("sessions", "benches.entry", "cli.evaluating", "cli.problem"):
+    for module in ("sessions", "benches.entry", "configuration"):
         monkeypatch.setattr(f"stark.{module}.open_executor", lambda *_, **__: fake)
     return fake
 

@@ -13,7 +13,15 @@ from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Evaluation
 from stark.core.node import Selection
 from stark.core.usage import Budget, Spent
-from stark.events import AttemptFinished, CheckBegan, CheckFinished, Started, Stepped
+from stark.events import (
+    AttemptFinished,
+    CheckBegan,
+    CheckFinished,
+    JudgedElsewhere,
+    JudgingElsewhere,
+    Started,
+    Stepped,
+)
 from stark.ledger import Ledger
 from stark.search.tree import Tree
 from support.nodes import EAGER_MS, correct, failing, failure, working
@@ -133,6 +141,8 @@ def test_what_the_final_check_found_replaces_what_the_search_measured(
         started(CELLS[0], tree),
         InRun(CELLS[0], CheckBegan(tree.node(1))),
         InRun(CELLS[0], CheckFinished(tree.node(1), found)),
+        InRun(CELLS[0], JudgingElsewhere(tree.node(1), "another kind")),
+        InRun(CELLS[0], JudgedElsewhere(tree.node(1), "another kind", correct(EAGER_MS / 9))),
         Left(CELLS[0], "30 attempts made", ended=True),
     )
     with console.capture() as captured:

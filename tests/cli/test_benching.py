@@ -17,7 +17,10 @@ from stark.core.reference import Reference
 from stark.languages import language
 from stark.store import STORE, Store
 from support.examples import guide_example
-from support.executor import FakeExecutor
+from support.executor import FakeExecutor, kind_of
+from support.nodes import CPU, EAGER_MS, correct
+
+OTHER = CPU.model_copy(update={"name": "Other CPU"})
 
 MODEL = """#!/bin/sh
 # Plans, and answers every other question with the same candidate under a mark of its own.
@@ -67,6 +70,32 @@ def test_a_bench_is_worked_on_reported_and_listed(stark: Stark, bench: list[str]
     }
     assert f"{name[1]}: 2 problems" in stark("bench", "list").out
     assert "4 of 4 runs have ended" in stark("bench", "list").out
+
+
+@pytest.mark.slow
+def test_leaders_are_judged_on_a_second_kind_of_machine_and_shown_there(
+    stark: Stark, bench: list[str], executor: FakeExecutor
+) -> None:
+    other = FakeExecutor(lambda _: correct(EAGER_MS / 3), device=OTHER)
+    executor.others = (other,)
+
+    ended = stark(*bench, "--device-class", "Invented CPU,Other CPU")
+
+    assert 0 == ended.code, ended.err
+    assert "\nKinds of machines\n" in ended.out
+    (report,) = Path(".stark/bench").glob("*/report.md")
+    assert "| 3.00x [3.00, 3.00], 333 µs of 1.00 ms |" in report.read_text()
+    assert not other.evaluated
+    assert len(executor.promoted) == len(other.promoted)
+    document = stark("bench", "report", "--json").document
+    assert {True, False} == {row["own"] for row in document["classes"]}
+    shown, run = stark("show", "last"), stark("show", "last", "--json").document
+    ((kind, there),) = run["elsewhere"].items()
+    assert kind == kind_of(OTHER)
+    (attempt,) = there["final_checks"]
+    assert f"\non {kind}\nreference: 1.00 ms in eager mode\n" in shown.out
+    assert f"final check of attempt {attempt}: 333 µs, 3.00x vs eager" in shown.out
+    assert f"final check on {kind}" in stark("show", "last", attempt).out
 
 
 @pytest.mark.slow

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from cli_samples import Stark
 
-from stark.cli import doctor
+from stark.cli import doctor, judges
 from stark.core.errors import MachineError
 from stark.evaluator.candidate.sandbox.layers import LAYERS
 from stark.languages import Language
 from stark.models import Way
 from support import FAKE_JUDGE
+from support.nodes import TOOLCHAIN
 
 TORCH = doctor.Torch("2.13.0", None, [])
 WORKING = doctor.Finding("languages", "cpp", "ok", "a compiler")
@@ -92,6 +93,16 @@ def test_without_torch_nothing_works(stark: Stark, monkeypatch: pytest.MonkeyPat
     findings = {finding["name"]: finding for finding in ended.document["findings"]}
     assert "broken" == findings["torch"]["mark"]
     assert "no device" not in findings["cpp"]["detail"]
+
+
+def test_a_language_for_certain_gpus_only_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Language, "missing", lambda entry: "This machine lacks it; install it.")
+    gpu = doctor.Torch("2.13.0", "13.0", ({"name": "H200"},))
+
+    marks = {finding.name: finding.mark for finding in doctor._languages(gpu)}
+
+    assert ("broken", "broken") == (marks["triton"], marks["cuda"])
+    assert ("missing", "missing") == (marks["gluon"], marks["cutedsl"])
 
 
 def test_a_language_without_its_device_is_no_fault(
@@ -282,3 +293,14 @@ def test_judges_say_what_they_are(stark: Stark, tmp_path: Path) -> None:
     assert "Invented GPU, sm_90, 80 GB, 3000 GB/s" in found["judge 0", "device"]["detail"]
     assert "candidates can reach the network" in found["judge 0", "sandbox"]["detail"]
     assert "does not start" in found["judge 1", "judge"]["detail"]
+
+
+def test_builders_say_what_they_are_or_why_judges_do_not_use_them() -> None:
+    found = judges._findings(
+        {"builder 0 on n": TOOLCHAIN, "builder 1 on m": "judges do not use it"}
+    )
+
+    assert [
+        ("builder 0 on n", "builder", "ok", "c++ 12.2"),
+        ("builder 1 on m", "builder", "broken", "judges do not use it"),
+    ] == [(each.group, each.name, each.mark, each.detail) for each in found]

@@ -62,7 +62,7 @@ def test_the_sandbox_that_held_them_all_is_told(
         return verdict(candidate).model_copy(update={"sandbox": next(layers)})
 
     executor = FakeExecutor(held, device=CPU)
-    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, **__: executor)
+    monkeypatch.setattr("stark.configuration.open_executor", lambda *_, **__: executor)
 
     both = stark("evaluate", "problem.py", "kernels")
     none = stark("evaluate", "problem.py", "broken.py")
@@ -88,7 +88,7 @@ def test_a_judge_that_cannot_be_had_is_told_in_a_sentence(
         raise JudgeUnavailable("the judge died")
 
     executor = FakeExecutor(unavailable, device=CPU)
-    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, **__: executor)
+    monkeypatch.setattr("stark.configuration.open_executor", lambda *_, **__: executor)
 
     ended = stark("evaluate", "problem.py", "kernels")
 
@@ -120,7 +120,7 @@ def test_of_several_languages_it_is_the_one_that_the_device_can_run(
     on_gpu, on_cpu = FakeExecutor(), FakeExecutor(device=CPU)
 
     for executor in (on_gpu, on_cpu):
-        monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, e=executor, **__: e)
+        monkeypatch.setattr("stark.configuration.open_executor", lambda *_, e=executor, **__: e)
         stark("evaluate", "problem.py", "either.py")
 
     assert ["cuda"] == [candidate.language for candidate in on_gpu.promoted]
@@ -206,7 +206,7 @@ def test_what_was_not_measured_is_not_fast_enough(
 ) -> None:
     only_eager = correct(0.5).model_copy(update={"references": {"eager": measurement(1.0)}})
     executor = FakeExecutor(lambda _: only_eager, device=CPU)
-    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, **__: executor)
+    monkeypatch.setattr("stark.configuration.open_executor", lambda *_, **__: executor)
     against = ("--min-speedup", "1", "--against", "compile")
 
     ended = stark("evaluate", "problem.py", "kernels", *against)
@@ -254,7 +254,7 @@ def test_results_are_shown_before_a_report_that_can_no_longer_be_written(
         return verdict(candidate)
 
     fake = FakeExecutor(verdict_and_folder, device=CPU)
-    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, **__: fake)
+    monkeypatch.setattr("stark.configuration.open_executor", lambda *_, **__: fake)
 
     ended = stark("evaluate", "problem.py", "kernels", "--junit", "report.xml")
 
@@ -277,7 +277,7 @@ def test_a_notice_is_a_line_where_there_is_no_terminal(
 
         return FakeExecutor(waited, device=CPU)
 
-    monkeypatch.setattr("stark.cli.evaluating.open_executor", opened)
+    monkeypatch.setattr("stark.configuration.open_executor", opened)
 
     ended = stark("evaluate", "problem.py", "broken.py")
 
@@ -298,7 +298,7 @@ def test_what_to_beware_of_is_told_before_anything_runs(
         raise JudgeUnavailable("the judge died")
 
     executor = FakeExecutor(unavailable, device=CPU, warnings=("it can reach the network",))
-    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, **__: executor)
+    monkeypatch.setattr("stark.configuration.open_executor", lambda *_, **__: executor)
 
     ended = stark("evaluate", "problem.py", "kernels")
 

@@ -11,7 +11,16 @@ from stark.core.node import Selection
 from stark.core.problem import Problem
 from stark.core.run import RECORDED, RoleModel, Run, RunConfig
 from stark.core.usage import Budget, Estimate, Spent
-from stark.events import CheckFinished, Draining, Notice, Prepared, Started, Stepped
+from stark.events import (
+    CheckFinished,
+    Draining,
+    JudgedElsewhere,
+    JudgingElsewhere,
+    Notice,
+    Prepared,
+    Started,
+    Stepped,
+)
 from stark.ledger import Ledger
 from stark.search.tree import Tree
 from stark.strategies import strategy
@@ -123,9 +132,13 @@ async def test_the_star_goes_to_what_passed_the_final_check(console: Console) ->
     screen = await screen_with(console, tree)
     screen.handle(CheckFinished(tree.node(2), failure("incorrect")))
     screen.handle(CheckFinished(tree.node(1), correct(EAGER_MS / 1.8)))
+    screen.handle(JudgingElsewhere(tree.node(1), "another kind"))
+    assert "final check of attempt 1 on another kind" in screen_of(console, screen)
+    screen.handle(JudgedElsewhere(tree.node(1), "another kind", correct(EAGER_MS / 9)))
 
     drawn = screen_of(console, screen)
 
+    assert "another kind" not in drawn
     (starred,) = (line for line in drawn.splitlines() if "★ best" in line)
     assert "1 code" in starred
     assert "best  1.80x vs eager" in drawn

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stark.cli.settings import load_settings
+from stark.configuration import configure, open_judge
 from stark.core.errors import UsageError
 from stark.options import RunOptions, checked_options
 
@@ -115,3 +116,40 @@ def test_a_fault_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_fault_in_a_flag_is_named() -> None:
     with pytest.raises(UsageError, match="--build-s is 0, and should be greater than 0"):
         load_settings(build_s=0)
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("H100", ("H100",)),
+        ("H100,H200", ("H100", "H200")),
+        (["H100", "H200"], ("H100", "H200")),
+        (
+            "Xeon, 2 cores; torch 2.13.0,Xeon, 1 cores",
+            ("Xeon, 2 cores; torch 2.13.0", "Xeon, 1 cores"),
+        ),
+        (None, None),
+    ],
+)
+def test_device_classes_are_written_with_commas_but_a_name_may_have_one(
+    written: object, found: tuple[str, ...] | None
+) -> None:
+    assert found == checked_options({"device_class": written}).device_class
+
+
+@pytest.mark.parametrize("written", ["H100,", "H100,H100", ["H100", ""]])
+def test_device_classes_that_are_missing_or_the_same_are_refused(written: object) -> None:
+    with pytest.raises(UsageError, match=r"device_class is .* should be parts of the names of"):
+        checked_options({"device_class": written})
+
+
+def test_device_classes_are_a_list_in_the_file(workplace: Path) -> None:
+    (workplace / "stark.toml").write_text('device_class = ["H100", "H200"]\n')
+    config = configure(checked_options({**load_settings().options, "model": "exec:x"}))
+
+    assert ("H100", ("H200",)) == (config.device_class, config.other_classes)
+
+
+def test_only_a_run_takes_several_device_classes() -> None:
+    with pytest.raises(UsageError, match="only a run judges on several kinds of machines"):
+        open_judge(checked_options({"device_class": "H100,H200"}))

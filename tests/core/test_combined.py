@@ -5,7 +5,8 @@ import math
 import pytest
 
 from stark.core.combined import correct_over, reference_over
-from stark.core.evaluation import Correct, evaluation_adapter
+from stark.core.declared import Tolerance
+from stark.core.evaluation import Correct, Matched, evaluation_adapter
 from stark.core.reference import Reference
 from stark.core.standing import vs_eager
 from support.cases import EAGER_MS, correct_in, reference, reference_of, weighing
@@ -54,6 +55,22 @@ def test_a_reference_counts_only_where_every_case_was_timed_against_it() -> None
     assert ["eager"] == list(found.references)
     with pytest.raises(KeyError):
         found.speedup_vs("compile")
+
+
+def test_another_benchmarks_tolerance_is_that_of_the_case_with_the_fewest_matches() -> None:
+    tolerance = Tolerance(absolute=0.01, relative=0.01, matched=0.99)
+    shares = dict(zip(EAGER_MS, (1.0, 0.98), strict=True))
+    cases = {}
+    for case, share in shares.items():
+        one = correct(0.5)
+        stated = Matched(tolerance=tolerance, share=share)
+        accuracy = one.accuracy.model_copy(update={"stated": stated})
+        cases[case] = one.model_copy(update={"accuracy": accuracy})
+
+    found = correct_over(weighing(), cases).accuracy.stated
+
+    assert found is not None
+    assert (0.98, False) == (found.share, found.passes)
 
 
 def test_the_accuracy_is_that_of_the_case_closest_to_its_budget() -> None:

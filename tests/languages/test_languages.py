@@ -93,7 +93,8 @@ def test_a_bare_machine_is_told_what_it_lacks_and_how_to_get_it(
 def test_a_language_is_found_by_name_and_an_unknown_one_lists_them():
     assert LANGUAGES["cuda"] is language("cuda")
     with pytest.raises(
-        UsageError, match=r"no language 'rust'; choose one of cpp, triton, cuda, pytorch$"
+        UsageError,
+        match=r"no language 'rust'; choose one of cpp, triton, cuda, gluon, cutedsl, pytorch$",
     ):
         language("rust")
 
@@ -104,6 +105,10 @@ def test_a_device_gets_the_first_language_that_the_machine_can_build(
     assert "cpp" == best_for("cpu").name
     monkeypatch.setattr(Language, "missing", lambda entry: None)
     assert "triton" == best_for("cuda").name
-    monkeypatch.setattr(Language, "missing", lambda entry: "Triton is not here")
+    monkeypatch.setattr(
+        Language, "missing", lambda entry: None if entry.name == "cuda" else "Triton is not here"
+    )
     assert "cuda" == best_for("cuda").name
     assert "triton" == best_for("cuda", here=False).name
+    monkeypatch.setattr(Language, "missing", lambda entry: "nothing is here")
+    assert "triton" == best_for("cuda").name

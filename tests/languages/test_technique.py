@@ -146,7 +146,7 @@ def test_a_technique_has_its_parts_and_a_candidate_that_may_be_one(
     assert "```" not in technique.lead + technique.traps
     assert 200 < len(technique.lead) < 1800
     assert language.check(samples.candidate_of(technique, language).source) is None
-    assert 6500 > len(technique.text)
+    assert 9000 > len(technique.text)
 
 
 @every_technique

@@ -15,22 +15,34 @@ import pytest
 import pytest_asyncio
 import technique_samples as samples
 
+from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct
 from stark.core.judging import Limits
+from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import LANGUAGES, Language
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, Technique
-from support.examples import technique_example
+from support.examples import guide_example, technique_example
 
 pytest.importorskip("torch")
 
-CUDA, TRITON = LANGUAGES["cuda"], LANGUAGES["triton"]
-WRITTEN_IN_CUDA = [technique for technique in CUDA.techniques if technique.name.startswith("cuda/")]
-WRITTEN_IN_TRITON = [entry for entry in TRITON.techniques if entry.name.startswith("triton/")]
+CUDA, TRITON, GLUON, CUTEDSL = (LANGUAGES[name] for name in ("cuda", "triton", "gluon", "cutedsl"))
+
+
+def written_in(language: Language) -> list[Technique]:
+    """The techniques whose examples have kernels in this language."""
+    return [each for each in language.techniques if each.name.startswith(f"{language.name}/")]
+
 
 needs_nvcc = pytest.mark.skipif(CUDA.missing() is not None, reason=str(CUDA.missing()))
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+needs_gluon = pytest.mark.skipif(GLUON.missing() is not None, reason=str(GLUON.missing()))
+needs_cutedsl = pytest.mark.skipif(CUTEDSL.missing() is not None, reason=str(CUTEDSL.missing()))
 named = pytest.mark.parametrize
+
+HOPPER = Path(__file__).parents[2] / "examples" / "hopper"
+HOPPER_KERNELS = sorted((HOPPER / "kernels").glob("*.py"))
+KEEPING_PTX = {"CUTE_DSL_KEEP": "ptx"}
 
 
 def name_of(value: object) -> str:
@@ -67,7 +79,7 @@ tvm_ffi.cpp.build_inline("all", cuda_sources="\\n".join(includes + bodies), func
 def test_the_cuda_examples_compile_for_hopper(tmp_path: Path) -> None:
     """The slowest test of this package: nvcc takes about ten seconds."""
     paths = []
-    for technique in WRITTEN_IN_CUDA:
+    for technique in written_in(CUDA):
         paths.append(tmp_path / f"{technique.name.replace('/', '_')}.py")
         paths[-1].write_text(technique_example(technique))
     done = subprocess.run(
@@ -81,25 +93,48 @@ def test_the_cuda_examples_compile_for_hopper(tmp_path: Path) -> None:
     (library,) = (tmp_path / "build").rglob("*.so")
     code = library.read_bytes()
     assert b"sm_90a" in code
-    for technique in WRITTEN_IN_CUDA:
+    for technique in written_in(CUDA):
         kernels = re.findall(r"__global__ void (\w+)\(", technique_example(technique))
         assert kernels
         assert all(kernel.encode() in code for kernel in kernels)
 
 
-# Triton, interpreted and compiled.
+# Triton and Gluon, interpreted and compiled.
 
 
-def found(mode: str, folder: Path) -> dict[str, object]:
-    """What `triton_without_gpu.py` says of all examples that are written in Triton."""
-    for technique in WRITTEN_IN_TRITON:
-        name = technique.name.replace("/", "_")
-        (folder / f"{name}.problem.py").write_text(samples.problem_of(technique).source)
-        (folder / f"{name}.candidate.py").write_text(technique_example(technique))
-    script = Path(__file__).with_name("triton_without_gpu.py")
+def examples(language: Language) -> dict[str, tuple[str, str]]:
+    """The problem and the candidate of every example in this language, by name; the guide's is called `guide`."""
+    guide = guide_example(language)
+    kernels = {
+        path.stem: (problem_of(path).read_text("utf-8"), path.read_text("utf-8"))
+        for path in HOPPER_KERNELS
+        if path.stem.endswith(f"_{language.name}")
+    }
+    techniques = {
+        each.name.partition("/")[2]: (samples.problem_of(each).source, technique_example(each))
+        for each in written_in(language)
+    }
+    return kernels | techniques | {"guide": (guide.problem.source, guide.candidate.source)}
+
+
+def problem_of(kernel: Path) -> Path:
+    """The problem in `examples/hopper` that a kernel there is for."""
+    return HOPPER / f"{kernel.stem.rpartition('_')[0]}.py"
+
+
+def found(mode: str, language: Language, folder: Path) -> dict[str, object]:
+    """What `triton_without_gpu.py` says of all examples in a language that Triton compiles."""
+    for name, (problem, candidate) in examples(language).items():
+        (folder / f"{name}.problem.py").write_text(problem)
+        (folder / f"{name}.candidate.py").write_text(candidate)
+    return answer_of("triton_without_gpu.py", mode, folder)
+
+
+def answer_of(script: str, *arguments: str | Path, **variables: str) -> dict[str, object]:
+    """What a script beside this file prints as JSON, run with a cache of its own below the last argument."""
     done = subprocess.run(
-        [sys.executable, script, mode, folder],
-        env=os.environ | {"TRITON_CACHE_DIR": str(folder / "cache")},
+        [sys.executable, Path(__file__).with_name(script), *arguments],
+        env=os.environ | {"TRITON_CACHE_DIR": f"{arguments[-1]}/cache", **variables},
         capture_output=True,
         text=True,
         timeout=200,
@@ -111,21 +146,60 @@ def found(mode: str, folder: Path) -> dict[str, object]:
 
 @needs_triton
 def test_the_triton_examples_compute_what_their_problems_say(tmp_path: Path) -> None:
-    errors = found("interpret", tmp_path)
+    errors = found("interpret", TRITON, tmp_path)
 
-    assert len(WRITTEN_IN_TRITON) == len(errors)
+    assert set(examples(TRITON)) == set(errors)
     assert {} == {name: error for name, error in errors.items() if not float(str(error)) < 1e-6}
 
 
 @needs_triton
 def test_the_triton_examples_compile_for_hopper(tmp_path: Path) -> None:
-    ptx = {name: str(kernels) for name, kernels in found("compile", tmp_path).items()}
+    ptx = {name: str(kernels) for name, kernels in found("compile", TRITON, tmp_path).items()}
 
-    assert len(WRITTEN_IN_TRITON) == len(ptx)
-    assert "wgmma" in ptx["triton_tensor_cores"]
-    assert "wgmma" in ptx["triton_persistent_tma"]
-    assert "cp.async.bulk.tensor" in ptx["triton_persistent_tma"]
-    assert "ld.global.v4" in ptx["triton_wide_access"]
+    assert set(examples(TRITON)) == set(ptx)
+    assert "wgmma" in ptx["tensor_cores"]
+    assert "wgmma" in ptx["persistent_tma"]
+    assert "cp.async.bulk.tensor" in ptx["persistent_tma"]
+    assert "ld.global.v4" in ptx["wide_access"]
+
+
+@needs_gluon
+@pytest.mark.slow
+def test_the_gluon_examples_compile_for_hopper(tmp_path: Path) -> None:
+    ptx = {name: str(kernels) for name, kernels in found("compile", GLUON, tmp_path).items()}
+
+    assert set(examples(GLUON)) == set(ptx)
+    assert "ld.global.v4" in ptx["guide"]
+    assert "ld.global.v4" in ptx["layouts"]
+    for name in ("rows_in_flight", "llama_residual_norm_gluon"):
+        assert "cp.async.bulk.tensor" in ptx[name]
+        assert "st.global.v4" in ptx[name]
+    for name in ("warpgroup_mma", "warp_specialization", "llama_mlp_up_gluon"):
+        assert "cp.async.bulk.tensor" in ptx[name]
+        assert "wgmma.mma_async" in ptx[name]
+    assert "setmaxnreg" in ptx["warp_specialization"]
+
+
+# CuTe DSL, compiled.
+
+
+@needs_cutedsl
+@pytest.mark.slow
+def test_the_cute_examples_compile_for_hopper(tmp_path: Path) -> None:
+    for name, (_, candidate) in examples(CUTEDSL).items():
+        (tmp_path / f"{name}.py").write_text(candidate)
+
+    variables = CUTEDSL.environment(tmp_path / "build", "sm_90") | KEEPING_PTX
+    answer = answer_of("cute_without_gpu.py", tmp_path, **variables)
+
+    ptx = {name: str(kernels) for name, kernels in answer.items()}
+    assert set(examples(CUTEDSL)) == set(ptx)
+    assert all(".target sm_90a" in kernels for kernels in ptx.values())
+    for name in ("guide", "rows", "tiled_copies", "llama_residual_norm_cutedsl"):
+        assert re.search(r"ld\.global\S*\.v4", ptx[name])
+    for name in ("warpgroup_mma", "llama_mlp_up_cutedsl"):
+        assert "cp.async.bulk.tensor" in ptx[name]
+        assert "wgmma.mma_async" in ptx[name]
 
 
 # Libraries and graphs, as far as they run without a device.
@@ -162,12 +236,29 @@ async def device() -> AsyncIterator[Executor]:
 
 @pytest.mark.gpu
 @pytest.mark.asyncio(loop_scope="module")
-@named(("language", "technique"), samples.taught("triton", "cuda"), ids=name_of)
+@named(("language", "technique"), samples.taught("triton", "cuda", "gluon", "cutedsl"), ids=name_of)
 async def test_the_example_is_correct_on_a_device(
     device: Executor, language: Language, technique: Technique
 ) -> None:
+    if (lacking := language.missing()) is not None:
+        pytest.skip(lacking)
     candidate = samples.candidate_of(technique, language)
 
     evaluation = await device.evaluate(samples.problem_of(technique), candidate)
 
+    assert isinstance(evaluation, Correct), evaluation
+
+
+@pytest.mark.gpu
+@pytest.mark.asyncio(loop_scope="module")
+@named("kernel", HOPPER_KERNELS, ids=lambda path: path.stem)
+async def test_a_hand_written_kernel_is_correct_on_hopper(device: Executor, kernel: Path) -> None:
+    source = problem_of(kernel).read_text("utf-8")
+    problem = Problem(name=problem_of(kernel).stem, source=source)
+    language = kernel.stem.rpartition("_")[2]
+    if (lacking := LANGUAGES[language].missing()) is not None:
+        pytest.skip(lacking)
+    candidate = Candidate(language=language, source=kernel.read_text("utf-8"))
+
+    evaluation = await device.evaluate(problem, candidate)
     assert isinstance(evaluation, Correct), evaluation

@@ -3,7 +3,7 @@
 `python triton_without_gpu.py interpret|compile FOLDER` takes every `NAME.problem.py` with its
 `NAME.candidate.py` in the folder, and prints what it found as JSON by name. `interpret` runs the kernels by
 Triton's interpreter and gives the relative RMS error against float64; `compile` compiles every launch for
-Hopper instead of launching it, and gives each kernel's PTX.
+Hopper instead of launching it, on tensors without data, and gives each kernel's PTX.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 MODE, FOLDER = sys.argv[1], Path(sys.argv[2])
 if MODE == "interpret":
@@ -35,19 +35,28 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-def answers(name: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of the candidate, and of the problem in float64."""
+class Example(NamedTuple):
+    """A problem and its candidate, with the same weights."""
+
+    reference: torch.nn.Module
+    candidate: torch.nn.Module
+    inputs: list[torch.Tensor]
+
+
+def example(name: str) -> Example:
     problem = loaded(FOLDER / f"{name}.problem.py")
     arguments, inputs = problem.get_init_inputs(), problem.get_inputs()
     reference = problem.Model(*arguments)
     candidate = loaded(FOLDER / f"{name}.candidate.py").ModelNew(*arguments)
     candidate.load_state_dict(reference.state_dict())
-    with torch.no_grad():
-        return candidate(*inputs), reference.double()(*(tensor.double() for tensor in inputs))
+    return Example(reference, candidate, inputs)
 
 
 def relative_error(name: str) -> float:
-    ours, exact = answers(name)
+    given = example(name)
+    with torch.no_grad():
+        ours = given.candidate(*given.inputs)
+        exact = given.reference.double()(*(tensor.double() for tensor in given.inputs))
     return float((ours - exact).square().mean().sqrt() / exact.square().mean().sqrt())
 
 
@@ -94,7 +103,9 @@ def kernels_compiled() -> Callable[[str], dict[str, str]]:
 
     def compiled(name: str) -> dict[str, str]:
         found.clear()
-        answers(name)
+        with torch.no_grad(), torch.device("meta"):
+            given = example(name)
+            given.candidate(*given.inputs)
         return dict(found)
 
     return compiled

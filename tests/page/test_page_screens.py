@@ -250,3 +250,24 @@ def test_the_first_run_of_a_store_appears_and_grows_within_a_second(
         delays = [_delay(store, page, attempt) for attempt in range(1, 4)]
 
     assert max(delays) < 1.0
+
+
+def test_an_attempt_shows_what_was_measured_on_another_kind_of_machine(
+    browser: Browser, tmp_path: Path
+) -> None:
+    address, kind = f"sqlite:///{tmp_path}/stark.db", "Other GPU, 80 GB; torch 2.13.0"
+    with Store.open(address) as store, serving(address) as site, browser.page() as page:
+        _begin(store)
+        reference = store.reference("live")
+        assert reference is not None
+        store.set_reference("live", reference, {kind: reference})
+        store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
+        store.add_node("live", working(1), 1.0)
+        store.add_promotion("live", 1, correct(0.5))
+        store.add_elsewhere("live", 1, kind, correct(0.25))
+
+        opened(page, f"{site}#run/live/1").get_by_role("heading", name="Evidence").wait_for()
+
+        column = page.locator(".columns > div", has_text=f"Final check on {kind}")
+        assert "250 µs" in column.inner_text()
+        assert "250 µs" not in page.locator(".columns > div", has_text="Search").inner_text()

@@ -100,6 +100,7 @@ def test_a_former_holder_writes_nothing(
                 lambda: one.add_node(RUN, samples.node(1), 3.0),
                 lambda: one.add_promotion(RUN, 1, samples.correct(1.0)),
                 lambda: one.set_reference(RUN, samples.reference()),
+                lambda: one.add_elsewhere(RUN, 1, "another kind", samples.correct(0.5)),
                 lambda: one.reconfigure(samples.run(RUN)),
                 lambda: one.note_elapsed(RUN, 3.0),
                 lambda: one.lose_calls(RUN),

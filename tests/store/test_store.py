@@ -270,6 +270,32 @@ def test_a_run_of_which_nothing_held_has_no_speedup(begun: Store) -> None:
     assert [(None, None)] == [(s.latency_ms, s.speedup) for s in begun.summaries()]
 
 
+def test_other_kinds_of_machines_are_kept_apart_and_shown_in_no_list(begun: Store) -> None:
+    kinds = ("Large GPU, 192 GB; torch 2.13.0", "Small GPU, 24 GB; torch 2.13.0")
+    begun.set_reference(RUN, samples.reference(), dict.fromkeys(kinds, samples.reference()))
+    begun.add_node(RUN, samples.node(1, samples.correct(0.5)), elapsed_s=1.0)
+    begun.add_promotion(RUN, 1, samples.correct(0.8))
+    before = begun.summaries(), begun.promotions(RUN)
+
+    begun.add_elsewhere(RUN, 1, kinds[1], samples.correct(0.1))
+
+    assert before == (begun.summaries(), begun.promotions(RUN))
+    large, small = (begun.elsewhere(RUN)[kind] for kind in kinds)
+    assert [samples.reference()] * 2 == [large.reference, small.reference]
+    assert ({}, {1: samples.correct(0.1)}) == (large.checks, small.checks)
+    with pytest.raises(StoreError):
+        begun.add_elsewhere(RUN, 1, kinds[1], samples.correct(0.2))
+    own, *others = begun.outcome(RUN, 30).classes.values()
+    assert [0.8, 0.1] == [each[1].latency_ms for each in (own, *filter(None, others))]
+
+    run = begun.run(RUN)
+    moved = run.model_copy(
+        update={"config": run.config.model_copy(update={"executor": "local:cpu"})}
+    )
+    begun.reconfigure(moved)
+    assert (None, {}) == (begun.reference(RUN), begun.elsewhere(RUN))
+
+
 def test_a_text_is_stored_once(begun: Store) -> None:
     def artifacts() -> int:
         with begun._database.reading("counting") as connection:

@@ -25,7 +25,7 @@ from stark.store import Attempted, Outcome, Store
 from stark.strategies import strategy, team_of
 from support.executor import FakeExecutor
 from support.model import ScriptedModel
-from support.nodes import EAGER_MS, correct, measurement
+from support.nodes import DEVICE, EAGER_MS, correct, measurement
 from support.replies import team_reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -126,11 +126,35 @@ def new_bench(
     budget: Budget | None = None,
     strategies: tuple[str, ...] = STRATEGIES,
     problems: Sequence[Path] = PROBLEMS,
+    **changes: Any,
 ) -> Bench:
-    """A bench over three examples in this store, whether it is there already or not."""
-    suite = folders(list(problems))
-    bench, runs = lay_out(suite, range(1, seeds + 1), configs(attempts, strategies), name)
+    """A bench over three examples in this store, whether it is there already or not.
+
+    `changes` are those of its runs' configuration.
+    """
+    suite, configured = folders(list(problems)), configs(attempts, strategies, **changes)
+    bench, runs = lay_out(suite, range(1, seeds + 1), configured, name)
     return enter(store, bench.model_copy(update={"budget": budget or bench.budget}), runs)
+
+
+OTHER = DEVICE.model_copy(update={"name": "Other GPU"})
+
+
+def two_kinds(delay_s: float = 0.0) -> FakeExecutor:
+    """A judge, and one on another kind of machine, where every kernel is three times as fast as eager mode."""
+    other = FakeExecutor(lambda _: correct(EAGER_MS / 3), device=OTHER, delay_s=delay_s)
+    return FakeExecutor(delay_s=delay_s, others=(other,))
+
+
+def on_two_kinds(store: Store, attempts: int = 6, **changes: Any) -> Bench:
+    """A bench for `two_kinds`."""
+    kinds: dict[str, Any] = {"device_class": "Invented", "other_classes": ("Other",)}
+    return new_bench(store, attempts, **kinds, **changes)
+
+
+def killed_bench(store: Store) -> Bench:
+    """The bench of `bench_worker.py`."""
+    return on_two_kinds(store, 3, name="killed", problems=[EXAMPLES])
 
 
 def pool_of(model: Any, slots: int | None = None) -> ModelPool:

@@ -142,6 +142,18 @@ import triton.language as tl
 def _never_launched(x, n):
     pass
 """,
+    "gluon": """
+from triton.experimental import gluon
+
+@gluon.jit
+def _never_launched(x, n):
+    pass
+""",
+    "cutedsl": """
+def _never_called():
+    import cutlass.cute as cute
+    return cute.kernel(print)
+""",
     "pytorch": "",
 }
 

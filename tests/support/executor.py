@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from stark.core.candidate import Candidate
-from stark.core.device import Device
+from stark.core.device import Device, device_class
+from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Check, Correct, Effort, Evaluation, Untimed
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
+from stark.evaluator.executors.base import Executor
 from support.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
 
 FAILING = ("incorrect", "build_failed", "crashed", "timed_out", "out_of_memory", "rejected")
@@ -23,6 +25,14 @@ def invented(candidate: Candidate) -> Evaluation:
     return correct(EAGER_MS * (0.3 + 0.9 * (number % 1009) / 1009))
 
 
+VERSIONS = {"python": "3.11.7", "torch": "2.13.0"}
+
+
+def kind_of(device: Device, versions: dict[str, str] = VERSIONS) -> str:
+    """The kind of a fake executor's machine."""
+    return device_class(device, versions)
+
+
 class FakeExecutor:
     """Answers at once or after a delay, and records its requests."""
 
@@ -33,10 +43,12 @@ class FakeExecutor:
         device: Device = DEVICE,
         delay_s: float = 0.0,
         warnings: tuple[str, ...] = (),
+        others: tuple[FakeExecutor, ...] = (),
+        versions: dict[str, str] = VERSIONS,
     ) -> None:
-        """`evaluation` may raise to fail a request. `warnings` go into the reference."""
+        """`evaluation` may raise to fail a request. `warnings` go into the reference. `others` are of other kinds."""
         self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
-        self._device = device
+        self._device, self.others, self._versions = device, others, versions
         self.evaluated: list[Candidate] = []
         self.promoted: list[Candidate] = []
         """Candidates of final checks; they are not in `evaluated`."""
@@ -51,7 +63,7 @@ class FakeExecutor:
         spec = TensorSpec(shape=(4096, 1000), dtype="float32")
         return Reference(
             device=self._device,
-            versions={"python": "3.11.7", "torch": "2.13.0"},
+            versions=self._versions,
             inputs=(spec,),
             outputs=(spec,),
             eager=measurement(EAGER_MS),
@@ -80,7 +92,14 @@ class FakeExecutor:
         )
 
     def bind(self, device_class: str) -> None:
-        """There is one kind of machine."""
+        """Times are always those of this device."""
+
+    def on(self, device_class: str) -> Executor:
+        """The first of this and the others whose kind has this text in it."""
+        for each in (self, *self.others):
+            if device_class in kind_of(each._device, each._versions):
+                return each
+        raise JudgeUnavailable(f"no judge is a machine of kind {device_class!r}")
 
     async def close(self) -> None:
         """Record the call."""

@@ -31,10 +31,11 @@ from stark.evaluator.protocol import (
     Evaluate,
     Evaluated,
     Hello,
-    RequestRefused,
+    PreparedProblems,
     order_adapter,
+    refusal,
 )
-from support.executor import FakeExecutor
+from support.executor import VERSIONS, FakeExecutor
 from support.nodes import DEVICE, EAGER_MS, correct, noisy
 
 THREADS = 64
@@ -63,12 +64,15 @@ class FakeJudge:
         preparing_s: float,
         judging_s: float,
         keeping: int,
-        device_class: str,
+        device_name: str,
         inventing: bool,
     ) -> None:
         self._notes, self._preparing_s, self._judging_s = notes, preparing_s, judging_s
         self._device = threading.Lock()
-        self._keeping, self._device_class = keeping, device_class
+        self._keeping = keeping
+        device = DEVICE.model_copy(update={"name": device_name})
+        self._hello = Hello(device=device, versions=VERSIONS)
+        self._device_class = self._hello.device_class
         self._inventing = inventing
         self._ready: dict[str, None] = {}
         """Digests of the prepared problems, the most recent last."""
@@ -77,7 +81,7 @@ class FakeJudge:
 
     def serve(self) -> None:
         """Answer until the executor closes standard input."""
-        self._say(Hello(device=DEVICE, versions={}))
+        self._say(self._hello)
         with ThreadPoolExecutor(THREADS) as pool:
             for line in sys.stdin.buffer:
                 order = order_adapter.validate_json(line)
@@ -88,8 +92,7 @@ class FakeJudge:
 
     def _work(self, request: AnyRequest) -> None:
         if (request.device_class or "") not in self._device_class:
-            error = f"it is for {request.device_class}"
-            self._say(RequestRefused(id=request.id, error=error))
+            self._say(refusal(request, [self._device_class]))
             return
         with self._device:
             self._prepare(request.problem)
@@ -98,7 +101,8 @@ class FakeJudge:
         if isinstance(request, Evaluate) and ENDS_THE_JUDGE in request.candidate.source:
             os._exit(1)
         if isinstance(request, Describe):
-            reference = asyncio.run(FakeExecutor().describe(request.problem))
+            executor = FakeExecutor(device=self._hello.device)
+            reference = asyncio.run(executor.describe(request.problem))
             self._say(
                 Described(id=request.id, reference=reference, device_class=self._device_class)
             )
@@ -121,6 +125,7 @@ class FakeJudge:
         self._ready[problem.digest] = None
         for oldest in list(self._ready)[: -self._keeping]:
             del self._ready[oldest]
+        self._say(PreparedProblems(problems=tuple(self._ready)))
 
     def _note(self, text: str) -> None:
         with self._notes.open("a") as notes:
@@ -139,7 +144,7 @@ def main() -> None:
     parser.add_argument("--preparing-s", type=float, default=0.05)
     parser.add_argument("--judging-s", type=float, default=0.02)
     parser.add_argument("--keeping", type=int, default=8)
-    parser.add_argument("--device-class", default="invented")
+    parser.add_argument("--device", default=DEVICE.name)
     parser.add_argument("--inventing", action="store_true")
     options = parser.parse_args()
     FakeJudge(
@@ -147,7 +152,7 @@ def main() -> None:
         options.preparing_s,
         options.judging_s,
         options.keeping,
-        options.device_class,
+        options.device,
         options.inventing,
     ).serve()
 

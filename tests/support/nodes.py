@@ -27,6 +27,7 @@ from stark.core.measurement import Measurement
 from stark.core.node import ROOT, Action, Node, Selection
 from stark.core.plan import Plan
 from stark.core.profile import Launch, Profile, Step
+from stark.core.toolchain import Toolchain
 from stark.search.policies.base import expand
 from stark.search.tree import Tree
 
@@ -56,6 +57,8 @@ CPU = Device(
     bandwidth_gb_s=40.0,
     peak_tflop_s={"fp32": 0.4},
 )
+
+TOOLCHAIN = Toolchain(versions={"a C++ compiler": "c++ 12.2"}, cpu="Invented CPU (0123)")
 
 ROOFLINE = Roofline(
     least_bytes=30_000_000,

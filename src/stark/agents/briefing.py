@@ -54,6 +54,9 @@ class Brief:
     lessons: tuple[Lesson, ...] = ()
     """Of earlier runs."""
 
+    choices: tuple[Language, ...] = ()
+    """The languages that a rewrite may be written in, if the planner chooses one; else the prompt's language is given."""
+
     cuts: Mapping[int, Kept] = field(default_factory=dict)
     """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
 
@@ -87,6 +90,12 @@ def fill(name: str, facts: Mapping[str, str]) -> str:
 @lru_cache
 def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
+
+
+def choices_text(choices: Iterable[Language]) -> str:
+    """The languages that a plan may choose, with what each is for."""
+    lines = (f"- `{entry.name}` ({entry.title}): {entry.pays}" for entry in choices)
+    return "\n".join(["# Languages for a rewrite", *lines])
 
 
 def lessons_text(brief: Brief) -> str:
@@ -277,8 +286,10 @@ def _first_line(text: str) -> str:
 
 
 def _title(brief: Brief, node: Node) -> str:
-    """An attempt's number, where it started, and its plan's name."""
-    return f"{node.id}, {_origin(brief, node)}" + (f": {node.plan.name}" if node.plan else "")
+    """An attempt's number, where it started, its language if there is a choice, and its plan's name."""
+    written_in = f", in {node.candidate.language}" if brief.choices and node.candidate else ""
+    name = f": {node.plan.name}" if node.plan else ""
+    return f"{node.id}, {_origin(brief, node)}{written_in}{name}"
 
 
 def _origin(brief: Brief, node: Node) -> str:

@@ -7,7 +7,7 @@ found and what to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from stark.agents.anchors import ground
@@ -22,7 +22,7 @@ _DRIFT = 5
 _LEAST_PREFIX = 10
 _KEYWORD = re.compile(
     r"\s{0,3}(?P<heading>#{1,6}\s+)?(?:[-*+]\s+)?(?P<open>\*{1,3}|_{1,3}|`)?"
-    r"(?P<word>ACTION|TITLE|STRATEGY|ANCHOR|LINES|BEGINS|ENDS|INSTRUCTION)"
+    r"(?P<word>ACTION|LANGUAGE|TITLE|STRATEGY|ANCHOR|LINES|BEGINS|ENDS|INSTRUCTION)"
     r"(?P<close>(?P=open))?(?:\s*(?P<colon>:)(?P<after>(?P=open))?(?P<value>.*)|\s*)",
     re.IGNORECASE,
 )
@@ -51,10 +51,11 @@ class _Block(NamedTuple):
     text: str
 
 
-def parse_plan(reply: str, source: str | None) -> Plan:
+def parse_plan(reply: str, source: str | None, languages: Collection[str] = ()) -> Plan:
     """The plan in a reply of the form below. The plan's anchors name lines of `source`.
 
         ACTION: edit            (or rewrite)
+        LANGUAGE: triton        (for a rewrite, if there are `languages` to choose from)
         TITLE: Fused tail       (may be missing)
         STRATEGY:
         free prose, one or more paragraphs
@@ -81,14 +82,19 @@ def parse_plan(reply: str, source: str | None) -> Plan:
     action = _taken(fields, "ACTION", "the plan").strip("*_").lower()
     if action not in ("edit", "rewrite"):
         raise ReplyError(f"ACTION is `{action}`. Write `ACTION: edit` or `ACTION: rewrite`.")
+    chosen = _language(fields, languages)
     strategy = _taken(fields, "STRATEGY", "the plan")
     if action == "rewrite":
+        if languages and chosen is None:
+            raise ReplyError(
+                f"LANGUAGE of the rewrite is missing. Write `LANGUAGE: ` and one of {', '.join(languages)} below ACTION."
+            )
         if fields:
             raise ReplyError(
                 f"A rewrite names no anchors, yet {fields[0].word} follows the strategy. "
                 "Leave the anchors out, or write `ACTION: edit`."
             )
-        return Plan(action="rewrite", title=title, strategy=strategy)
+        return Plan(action="rewrite", title=title, language=chosen, strategy=strategy)
     if source is None:
         raise ReplyError(
             "There is no candidate to edit yet, so this plan must be a rewrite. "
@@ -250,13 +256,23 @@ def _fields(text: str) -> list[_Field]:
     return fields
 
 
+def _language(fields: list[_Field], languages: Collection[str]) -> str | None:
+    """Remove the field LANGUAGE, if it is next, and return its value, if there is a choice."""
+    if not fields or fields[0].word != "LANGUAGE":
+        return None
+    name = _taken(fields, "LANGUAGE", "the plan").lower()
+    if languages and name not in languages:
+        raise ReplyError(f"LANGUAGE is `{name[:40]}`. Choose one of {', '.join(languages)}.")
+    return name if languages else None
+
+
 def _taken(fields: list[_Field], word: str, owner: str) -> str:
     """Remove the next field, which must be `word` and not empty, and return its value."""
     if not fields or fields[0].word != word:
         found = f"{fields[0].word} comes instead" if fields else "the reply ends"
         raise ReplyError(f"{word} of {owner} is missing: {found}. Write `{word}:` and its content.")
     value = fields.pop(0).value.strip()
-    if word in ("ACTION", "ANCHOR", "LINES"):
+    if word in ("ACTION", "LANGUAGE", "ANCHOR", "LINES"):
         value = _bare(value)
     if not value:
         raise ReplyError(f"{word} of {owner} is empty. Write its content after `{word}:`.")

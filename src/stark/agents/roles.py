@@ -16,6 +16,7 @@ from stark.agents.anchors import mark, splice
 from stark.agents.briefing import (
     Brief,
     attempts_text,
+    choices_text,
     evidence_text,
     fill,
     leaders_text,
@@ -27,6 +28,7 @@ from stark.agents.briefing import (
 from stark.agents.fitting import Write, fitted
 from stark.agents.replies import parse_candidate, parse_plan, parse_replacements
 from stark.core.call import Fit, Message, Reply
+from stark.core.candidate import Candidate
 from stark.core.errors import PromptRefused, ReplyError
 from stark.core.node import Node
 from stark.core.plan import Edit, Plan
@@ -47,16 +49,17 @@ class Ask(Protocol):
         ...
 
 
-BuildErrors = Callable[[str], Awaitable[str]]
-"""Why the judge cannot build a source, or an empty text if it can or if the source must not go back to its writer."""
+BuildErrors = Callable[[Candidate], Awaitable[str]]
+"""Why the judge cannot build a candidate, or an empty text if it can or if the candidate must not go back to its writer."""
 
 
 async def plan(ask: Ask, brief: Brief) -> Plan:
     """One strategy: an edit with anchors in the selected source, or a rewrite. At the root it is always a rewrite."""
     node = brief.window.node
     source = None if node is None else _source(node)
+    names = [entry.name for entry in brief.choices]
     talk = _Conversation(ask, "plan", brief, plan_prompt)
-    _, found = await talk.parsed(lambda text: parse_plan(text, source))
+    _, found = await talk.parsed(lambda text: parse_plan(text, source, names))
     return found
 
 
@@ -91,15 +94,21 @@ async def solo(ask: Ask, brief: Brief, build_errors: BuildErrors) -> str:
 
 def plan_prompt(brief: Brief) -> str:
     """The prompt of the plan role."""
-    node = brief.window.node
-    facts = brief.common() | {
+    node, form = brief.window.node, brief.guidance.to_plan
+    reply_form = fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip()
+    common = brief.common()
+    if brief.choices:
+        form = f"{form}\n\n{choices_text(brief.choices)}"
+        reply_form = f"{reply_form}\n\n{fill('plan_language', {}).strip()}"
+        common["language"] = "the language that you choose" if node is None else common["language"]
+    facts = common | {
         "reference": reference_text(brief.reference),
-        "form": brief.guidance.to_plan,
+        "form": form,
         "start": start_text(brief, numbered_lines=True),
         "tried": tried_text(brief),
         "lessons": lessons_text(brief),
         "leaderboard": leaders_text(brief, with_source=False),
-        "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
+        "reply_form": reply_form,
     }
     return fill("plan", facts)
 
@@ -173,7 +182,8 @@ async def _candidate(
     """What the role writes. A source that does not build goes back once."""
     talk = _Conversation(ask, role, brief, write)
     reply, written = await talk.parsed(parse)
-    errors = await build_errors(written[0])
+    candidate = Candidate(language=brief.language.name, source=written[0])
+    errors = await build_errors(candidate)
     if not errors:
         return written
     try:

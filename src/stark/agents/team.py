@@ -37,8 +37,16 @@ class Assignment:
     window_tokens: int = WINDOW_TOKENS
     """Prompt limit in tokens, as `core.usage` estimates them."""
 
+    choices: tuple[Language, ...] = ()
+    """The languages that a plan may choose for a rewrite; without any, everything is in `language`."""
+
     tunes: bool = False
     """Whether candidates may declare constants to be tuned."""
+
+    def following(self, plan: Plan) -> Assignment:
+        """The same assignment in the language that the plan chose, if it chose one."""
+        chosen = (entry for entry in self.choices if entry.name == plan.language)
+        return replace(self, language=next(chosen, self.language))
 
     def brief(self, role: RoleName, alone: bool = False) -> Brief:
         """The input of a role's prompt; `alone` hides the rest of the tree."""
@@ -56,6 +64,7 @@ class Assignment:
             self.window_tokens,
             draft,
             self.lessons,
+            self.choices,
             tunes=self.tunes,
         )
 
@@ -69,6 +78,9 @@ class Draft:
     fault: str = ""
     plan: Plan | None = None
     edits: tuple[Edit, ...] = ()
+    language: str | None = None
+    """The source's language, if it is not the assignment's."""
+
     changes: tuple[Change, ...] = ()
     """The constants of the parent that have other values, if nobody wrote the source."""
 
@@ -106,8 +118,9 @@ class PlanCodeDebug:
                 brief = work.brief("debug", alone)
                 return replace(draft, source=await roles.debug(ask, brief, build_errors))
             plan = await roles.plan(ask, work.brief("plan", alone))
-            draft = Draft(role="code", plan=plan)
-            source, edits = await roles.code(ask, work.brief("code", alone), plan, build_errors)
+            draft = Draft(role="code", plan=plan, language=plan.language)
+            brief = work.following(plan).brief("code", alone)
+            source, edits = await roles.code(ask, brief, plan, build_errors)
             return replace(draft, source=source, edits=edits)
         except (ReplyError, PromptRefused) as fault:
             return replace(draft, fault=str(fault))

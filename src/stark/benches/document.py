@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,6 +55,9 @@ class ReportDocument(Frozen):
     runs: tuple[Row, ...]
     """As in runs.csv."""
 
+    classes: tuple[Row, ...]
+    """As in classes.csv; empty unless leaders were judged on several kinds of machines."""
+
 
 def report_document(report: Report) -> ReportDocument:
     """The whole report: the bench, the notes, the metrics and every run."""
@@ -70,6 +73,7 @@ def report_document(report: Report) -> ReportDocument:
             for (level, strategy), course in report.courses.items()
         ),
         runs=tuple(run_row(result) for result in report.results),
+        classes=tuple(class_rows(report.results)),
     )
 
 
@@ -95,6 +99,23 @@ def run_row(result: Result) -> Row:
         **_cost(outcome.spent),
         "active_s": outcome.elapsed_s,
     }
+
+
+def class_rows(results: Iterable[Result]) -> Iterator[Row]:
+    """One row per leader and kind of machine, with what was measured there. `own` is the kind that ranks."""
+    for result in results:
+        for number, (kind, checks) in enumerate(result.outcome.classes.items()):
+            for attempt, found in checks.items():
+                row: Row = {**result.cell.model_dump(mode="json"), "attempt": attempt}
+                row["best"] = attempt == result.outcome.best_attempt
+                row |= {"device_class": kind, "own": number == 0, "status": found.status}
+                row["latency_ms"] = found.latency_ms
+                for name, speedup in found.speedups.items():
+                    row[f"{name}_ms"] = found.references_ms[name]
+                    row[f"speedup_vs_{name}"] = speedup.ratio
+                    row[f"speedup_vs_{name}_low"] = speedup.low
+                    row[f"speedup_vs_{name}_high"] = speedup.high
+                yield row
 
 
 def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
@@ -125,6 +146,8 @@ def role_rows(summaries: Sequence[Summary]) -> list[Row]:
 def write_report(report: Report, folder: Path) -> None:
     """Write report.md, report.json, summary.csv, roles.csv, runs.csv and, if matplotlib is installed, SVG pictures.
 
+    If leaders were judged on several kinds of machines, also classes.csv.
+
     Raises UsageError if the folder cannot be written to.
     """
     pictures = plots(report)
@@ -135,6 +158,8 @@ def write_report(report: Report, folder: Path) -> None:
         "roles.csv": to_csv(role_rows(report.summaries)),
         "runs.csv": to_csv([run_row(result) for result in report.results]),
     }
+    if rows := list(class_rows(report.results)):
+        texts["classes.csv"] = to_csv(rows)
     files = {name: text.encode() for name, text in texts.items()} | (pictures or {})
     try:
         folder.mkdir(parents=True, exist_ok=True)

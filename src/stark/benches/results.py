@@ -6,14 +6,14 @@ A level is a level of KernelBench or a folder of problems.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
 from stark.core.standing import rank_key
-from stark.store import Outcome, Store
+from stark.store import CheckedOn, Outcome, Store
 
 ALL_LEVELS = "all"
 """The name under which reports summarize all levels together."""
@@ -54,6 +54,11 @@ class Result(NamedTuple):
     def best(self) -> Correct | None:
         """The evaluation of the run's best kernel; None without a correct kernel."""
         return self.outcome.best
+
+    @property
+    def own_checks(self) -> Mapping[int, CheckedOn]:
+        """The final checks on the run's own kind of machine; empty unless leaders are judged on other kinds too."""
+        return next(iter(self.outcome.classes.values()), {})
 
     @property
     def search_speedups(self) -> list[Speedup | None]:

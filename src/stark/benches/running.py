@@ -190,6 +190,14 @@ class _SharedExecutor:
         self._executor = executor
         self.evaluate, self.bind = executor.evaluate, executor.bind
         self._described: dict[str, asyncio.Task[Reference]] = {}
+        self._views: dict[str, _SharedExecutor] = {}
+        """By device class."""
+
+    def on(self, device_class: str) -> _SharedExecutor:
+        """See `Executor.on`."""
+        if device_class not in self._views:
+            self._views[device_class] = _SharedExecutor(self._executor.on(device_class))
+        return self._views[device_class]
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference once; concurrent callers wait for the same measurement."""
@@ -202,6 +210,8 @@ class _SharedExecutor:
 
     async def close(self) -> None:
         """Cancel measurements in flight. The wrapped executor stays open, for its owner to close."""
+        for view in self._views.values():
+            await view.close()
         for task in self._described.values():
             task.cancel()
         await asyncio.gather(*self._described.values(), return_exceptions=True)

@@ -10,9 +10,11 @@ from urllib.parse import quote
 from stark.benches.compare import MIN_PROBLEMS, Difference
 from stark.benches.metrics import FAST_PS, REFERENCES, Against, Summary
 from stark.benches.report import Report
+from stark.benches.results import Result
 from stark.core.bench import Bench
 from stark.core.usage import BYTES_PER_TOKEN, Spent
-from stark.explain.numbers import counted
+from stark.explain.evaluation import speedup_text
+from stark.explain.numbers import counted, milliseconds
 from stark.explain.run import dollars, token_count
 
 T = TypeVar("T")
@@ -56,6 +58,7 @@ def sheets(report: Report) -> list[Sheet]:
         _ROLES.sheet(roles),
         _FAST_P.sheet(references),
         _DIFFERENCES.sheet(differences),
+        _kinds(report),
     ]
     return [sheet for sheet in found if sheet.rows]
 
@@ -86,6 +89,44 @@ def head(bench: Bench) -> str:
         f"{counted(problems, 'problem')} x {', '.join(strategies)} x {counted(seeds, 'seed')}, "
         f"{counted(bench.attempts, 'attempt')} each"
     )
+
+
+def _kinds(report: Report) -> Sheet:
+    """The best kernels on several kinds of machines; without rows if there is one kind only."""
+    results = [one for one in report.ended if one.outcome.best_attempt in one.own_checks]
+    kinds = list(dict.fromkeys(kind for one in results for kind in one.outcome.classes))
+    devices = [kind.split("; ")[0] for kind in kinds]
+    columns = devices if len(set(devices)) == len(kinds) else kinds
+    rows = [
+        (
+            *(one.cell.level, one.cell.strategy, one.cell.problem, str(one.cell.seed)),
+            *(str(one.outcome.best_attempt), reference),
+            *(_on_kind(one, kind, reference) for kind in kinds),
+        )
+        for one in results
+        for reference in (one.best.references if one.best else ())
+    ]
+    return Sheet(
+        "Kinds of machines",
+        "The best kernel of each run against each reference: the speedup with its 95 % interval, the kernel's time and "
+        "the reference's, all measured on the column's kind of machine. The search ran on the first kind, and only that "
+        "kind decides which kernel is the best.",
+        ("level", "strategy", "problem", "seed", "attempt", "reference", *columns),
+        rows,
+    )
+
+
+def _on_kind(result: Result, kind: str, reference: str) -> str:
+    found = result.outcome.classes.get(kind, {}).get(result.outcome.best_attempt or 0)
+    if found is None:
+        return "not judged"
+    if found.latency_ms is None:
+        return found.status.replace("_", " ")
+    if reference not in found.speedups:
+        return "not measured"
+    speedup = speedup_text(found.speedups[reference], named=False)
+    times = map(milliseconds, (found.latency_ms, found.references_ms[reference]))
+    return f"{speedup}, {' of '.join(times)}"
 
 
 def _row(texts: Sequence[str]) -> str:

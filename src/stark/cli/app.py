@@ -51,8 +51,8 @@ app.add_typer(skill)
 
 PROBLEM = typer.Argument(
     metavar="PROBLEM",
-    help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, or your own "
-    "module as package.module:Object with --inputs.",
+    help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, a definition of "
+    "FlashInfer-Bench or SOL-ExecBench, or your own module as package.module:Object with --inputs.",
 )
 CANDIDATES = typer.Argument(
     metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."

@@ -17,7 +17,17 @@ from stark.cli.showing import FRAME_LINES, Screen, View, cut, spent_row, spinnin
 from stark.core.bench import Cell
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.standing import best_node
-from stark.events import AttemptFinished, CheckBegan, CheckFinished, Event, Notice, Started, Stepped
+from stark.events import (
+    AttemptFinished,
+    CheckBegan,
+    CheckFinished,
+    Event,
+    JudgedElsewhere,
+    JudgingElsewhere,
+    Notice,
+    Started,
+    Stepped,
+)
 from stark.explain.evaluation import speedup_text
 from stark.explain.numbers import counted
 from stark.explain.run import STEP_WORDS
@@ -44,9 +54,9 @@ class _InFlight:
         match event:
             case Stepped(attempt, step):
                 self.steps[attempt] = step
-            case CheckBegan(node):
+            case CheckBegan(node) | JudgingElsewhere(node):
                 self.steps[node.id] = "check"
-            case AttemptFinished(node):
+            case AttemptFinished(node) | JudgedElsewhere(node):
                 self.steps.pop(node.id, None)
             case CheckFinished(node, evaluation):
                 self.steps.pop(node.id, None)

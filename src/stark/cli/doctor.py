@@ -211,7 +211,10 @@ def _machine(torch: Torch | str) -> Iterator[Finding]:
 
 
 def _languages(torch: Torch | str) -> Iterator[Finding]:
-    """Which languages work. A missing tool counts as broken only if the machine has a device for the language."""
+    """Which languages work. A missing tool counts as broken only if the machine has a device for the language.
+
+    Languages for certain GPUs only are an extra, which may be missing.
+    """
     for name, entry in LANGUAGES.items():
         missing = entry.missing()
         mark: Mark = "missing"
@@ -221,7 +224,7 @@ def _languages(torch: Torch | str) -> Iterator[Finding]:
             tools = "there is" if missing else "its tools are installed, but there is"
             detail = f"{tools} no device of kind {' or '.join(entry.device_kinds)}"
         elif missing is not None:
-            mark, detail = "broken", missing
+            mark, detail = "missing" if entry.hopper else "broken", missing
         else:
             mark, detail = "ok", entry.toolchain()
         yield Finding("languages", name, mark, detail)

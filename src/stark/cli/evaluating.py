@@ -17,7 +17,7 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.own_model import load_or_capture
 from stark.cli.places import check_file, refuse_fleeting
 from stark.cli.settings import Settings
-from stark.configuration import asked_for, limits_and_tools
+from stark.configuration import asked_for, open_judge
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
 from stark.core.node import ROOT
@@ -32,7 +32,7 @@ from stark.evaluating import (
     read_candidate,
     shortfall,
 )
-from stark.evaluator.executors import RequestingExecutor, open_executor
+from stark.evaluator.executors import RequestingExecutor
 from stark.explain.numbers import counted, listed, milliseconds
 from stark.languages import language
 from stark.options import RunOptions, checked_options
@@ -238,9 +238,7 @@ async def _executor(
         if notice and not can_redraw(console):
             console.print(notice, soft_wrap=True)
 
-    executor = open_executor(
-        asked.executor, *limits_and_tools(asked), on_notice, device_class=asked.device_class
-    )
+    executor = open_judge(asked, on_notice)
     try:
         with spinner:
             yield executor

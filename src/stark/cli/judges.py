@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from stark.cli import consoles
 from stark.cli.doctor import DoctorDocument, Finding, table
 from stark.cli.interrupt import run_interruptibly
 from stark.core.device import Device
 from stark.core.errors import JudgeUnavailable
+from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.executors import open_judges
 from stark.evaluator.protocol import Hello
+from stark.languages.tools import CPP_COMPILER, NVCC
 
 
 def examine_judges(executor: str, as_json: bool) -> int:
@@ -27,7 +29,7 @@ def examine_judges(executor: str, as_json: bool) -> int:
     return 0 if ready else JudgeUnavailable.exit_code
 
 
-async def _asked(executor: str) -> dict[str, Hello | str]:
+async def _asked(executor: str) -> Mapping[str, Hello | Toolchain | str]:
     judges = open_judges(executor)
     judges.on_notice = consoles.say
     try:
@@ -36,14 +38,19 @@ async def _asked(executor: str) -> dict[str, Hello | str]:
         await judges.close()
 
 
-def _findings(hellos: dict[str, Hello | str]) -> Iterator[Finding]:
+def _findings(hellos: Mapping[str, Hello | Toolchain | str]) -> Iterator[Finding]:
     for judge, said in hellos.items():
         if isinstance(said, str):
-            yield Finding(judge, "judge", "broken", said)
+            yield Finding(judge, judge.partition(" ")[0], "broken", said)
+            continue
+        if isinstance(said, Toolchain):
+            tools = (said.versions.get(tool.name) for tool in (CPP_COMPILER, NVCC))
+            yield Finding(judge, "builder", "ok", ", ".join(filter(None, tools)))
             continue
         software = ", ".join(f"{name} {version}" for name, version in said.versions.items())
         yield Finding(judge, "device", "ok", _described(said.device))
         yield Finding(judge, "software", "ok", software)
+        yield Finding(judge, "device class", "ok", said.device_class)
         active = [layer for layer, reason in said.sandbox.items() if reason is None]
         open_ = gaps(active)
         detail = f"candidates can {', '.join(open_)}" if open_ else "candidates are confined"

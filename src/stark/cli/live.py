@@ -18,6 +18,8 @@ from stark.events import (
     CheckFinished,
     Draining,
     Event,
+    JudgedElsewhere,
+    JudgingElsewhere,
     Notice,
     Prepared,
     Started,
@@ -103,6 +105,10 @@ class LiveScreen(Screen[Event]):
             case CheckFinished(node, evaluation):
                 self._doing = None
                 self._checked[node.id] = evaluation
+            case JudgingElsewhere(node, kind):
+                self._doing = (f"final check of attempt {node.id} on {kind}", now)
+            case JudgedElsewhere():
+                self._doing = None
             case Draining():
                 self._doing = (DRAINING, now)
             case Notice(text):

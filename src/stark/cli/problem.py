@@ -6,11 +6,10 @@ from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.own_model import load_or_capture
 from stark.cli.settings import Settings
-from stark.configuration import asked_for, limits_and_tools
+from stark.configuration import asked_for, open_judge
 from stark.core.errors import UsageError
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.executors import open_executor
 from stark.languages import language
 from stark.options import RunOptions, checked_options
 from stark.report.agent_documents import problem_document, runnable
@@ -41,9 +40,7 @@ def show_problem(
 
 
 async def _described(problem: Problem, asked: RunOptions) -> Reference:
-    executor = open_executor(
-        asked.executor, *limits_and_tools(asked), device_class=asked.device_class
-    )
+    executor = open_judge(asked)
     try:
         return await executor.describe(problem)
     finally:

@@ -96,6 +96,11 @@ def _worst(accuracies: list[Accuracy]) -> Accuracy:
         update={
             "meets": _weakest(accuracies),
             "allclose": all(each.allclose for each in accuracies),
+            "stated": min(
+                (each.stated for each in accuracies if each.stated is not None),
+                key=lambda each: each.share,
+                default=None,
+            ),
         }
     )
 

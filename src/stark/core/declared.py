@@ -5,6 +5,8 @@ All are optional, and each is a literal at the file's top level:
 - `CASES = {"prefill": 1.0, "decode": 3.0}`: names of input sets with their weights. `get_inputs(case)` then takes a name.
 - `OBJECTIVE = "geomean"` or `"worst"`: how the speedups of several cases become one.
 - `BACKWARD = True`: a candidate is verified and timed with its gradients.
+- `TOLERANCE = {"absolute": 0.01, "relative": 0.01, "matched": 0.99}`: the error that the problem's source accepts; see
+  `Tolerance`.
 - `ORIGINAL = {...}`: the module that the problem was captured from; see `Original`.
 """
 
@@ -54,6 +56,18 @@ class Original(Frozen):
     """Versions of the packages that the code was copied from."""
 
 
+class Tolerance(Frozen):
+    """The error that another benchmark accepts for this problem. It is shown beside the judge's budget and decides nothing.
+
+    An element matches if it is within `absolute + relative * |reference|` of the reference.
+    """
+
+    absolute: float
+    relative: float
+    matched: float
+    """The share of elements that must match."""
+
+
 class Declared(Frozen):
     """The constants of a problem file."""
 
@@ -62,6 +76,7 @@ class Declared(Frozen):
 
     objective: Objective = Field(default="geomean")
     backward: bool = False
+    tolerance: Tolerance | None = None
     original: Original | None = None
 
     @field_validator("cases")
@@ -79,6 +94,7 @@ NAMES = {
     "CASES": "cases",
     "OBJECTIVE": "objective",
     "BACKWARD": "backward",
+    "TOLERANCE": "tolerance",
     "ORIGINAL": "original",
 }
 
@@ -125,5 +141,6 @@ EXAMPLES = {
     "CASES": 'CASES = {"small": 1.0, "large": 2.0}',
     "OBJECTIVE": 'OBJECTIVE = "geomean"',
     "BACKWARD": "BACKWARD = True",
+    "TOLERANCE": 'TOLERANCE = {"absolute": 0.01, "relative": 0.01, "matched": 0.99}',
     "ORIGINAL": 'ORIGINAL = {"name": "package.module:Class", "arguments": ["x"]}',
 }

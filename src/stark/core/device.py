@@ -82,7 +82,8 @@ class Roofline(Frozen):
     """The least work that a problem requires, and the time that one device needs for this work."""
 
     least_bytes: int
-    """Inputs, weights and outputs, each moved once."""
+    """What the reference reads of its inputs and weights and what it writes, each moved once: of a table the rows that it
+    looks up, of an input that changes in place the rows that it writes."""
 
     flops: int
     """Floating-point operations of matrix products, convolutions and attention in the reference."""

@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
 from stark.core.cases import Weighing, least
+from stark.core.declared import Tolerance
 from stark.core.device import NEAR, Device, Roofline
 from stark.core.measurement import Measurement, Speedup, speedup
 from stark.core.precision import DEFAULT, Precision
@@ -100,6 +101,19 @@ class Rejected(EvaluationBase):
     error: str
 
 
+class Matched(Frozen):
+    """How outputs stand by the tolerance that the problem states for another benchmark. It decides nothing."""
+
+    tolerance: Tolerance
+    share: float
+    """The share of elements within the tolerance, of the output with the fewest, on the problem's own inputs."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether enough elements are within the tolerance."""
+        return self.share >= self.tolerance.matched
+
+
 class Accuracy(Frozen):
     """The worst error over all verified outputs, relative to the oracle (the expected outputs)."""
 
@@ -122,6 +136,9 @@ class Accuracy(Frozen):
 
     oracle: Literal["float64", "float32"]
     """`float64`: the reference computed in float64. `float32`: the reference's own outputs, if float64 fails."""
+
+    stated: Matched | None = None
+    """By the tolerance that the problem states; None if it states none."""
 
 
 class Correct(EvaluationBase):

@@ -41,6 +41,9 @@ class Plan(Frozen):
     title: str = Field(default="", max_length=NAME_LENGTH)
     """A name for the idea; empty if the reply gave none. To show a plan to users, use `name`."""
 
+    language: str | None = None
+    """The language that a rewrite is written in, if the run lets the planner choose."""
+
     strategy: str = Field(min_length=1)
     anchors: tuple[Anchor, ...] = ()
     """At least one for an edit, none for a rewrite."""

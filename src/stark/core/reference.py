@@ -7,7 +7,7 @@ from pydantic import Field
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
 from stark.core.cases import Weighing
-from stark.core.device import Device, Roofline
+from stark.core.device import Device, Roofline, device_class
 from stark.core.measurement import Measurement
 from stark.core.precision import DEFAULT, Precision
 from stark.core.profile import Profile
@@ -33,7 +33,8 @@ class Reference(Frozen):
 
     device: Device
     versions: dict[str, str]
-    """Of Python, torch and the compilers on the judge's machine; for a GPU also the driver and the name of the host's CPU."""
+    """Of Python, torch and the compilers on the judge's machine, and the languages that it can build; for a GPU also the
+    driver and the name of the host's CPU."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -58,6 +59,11 @@ class Reference(Frozen):
 
     weighing: Weighing | None = None
     """The cases' weights and the objective; None if the problem has no cases."""
+
+    @property
+    def device_class(self) -> str:
+        """The kind of machine on which it was measured (see `core.device.device_class`)."""
+        return device_class(self.device, self.versions)
 
     @property
     def latency_ms(self) -> float:

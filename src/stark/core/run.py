@@ -79,6 +79,9 @@ class RunConfig(Frozen):
     device_class: str | None = None
     """Part of the name of the only kind of machine that may judge (see `core.device.device_class`)."""
 
+    other_classes: tuple[str, ...] = ()
+    """Parts of the names of other kinds, on which the leaders are judged again at the end (see `core.elsewhere`)."""
+
     budget: Budget
     seed: int
     parallel: int = Field(default=1, ge=1)

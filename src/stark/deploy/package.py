@@ -26,7 +26,10 @@ from stark.core.problem import Problem
 from stark.deploy.certificate import CERTIFICATE, Certificate, digests
 from stark.deploy.embedded import FILES, guard_file
 
-VARIANTS = {"cpp": "torch-cpu", "triton": "torch-cuda", "cuda": "torch-cuda"}
+VARIANTS = {
+    "cpp": "torch-cpu",
+    **dict.fromkeys(("triton", "cuda", "gluon", "cutedsl"), "torch-cuda"),
+}
 """The build variant of each language; kernels in PyTorch alone are `torch-universal`."""
 
 COMPILED = {"cpp": "c++", "cuda": "nvcc"}
@@ -35,6 +38,7 @@ COMPILED = {"cpp": "c++", "cuda": "nvcc"}
 REQUIREMENTS = {
     "tvm_ffi": "apache-tvm-ffi",
     "triton": "triton",
+    "cutlass": "nvidia-cutlass-dsl",
     "cupy": "cupy",
     "numpy": "numpy",
     "ninja": "ninja",

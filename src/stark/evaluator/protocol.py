@@ -7,6 +7,7 @@ module depends on neither torch nor a transport.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
@@ -14,14 +15,19 @@ from pydantic import BaseModel, Field, TypeAdapter
 from stark import __version__
 from stark.core.base import Frozen, digest
 from stark.core.candidate import Candidate
-from stark.core.device import Device
+from stark.core.device import Device, device_class
 from stark.core.evaluation import Effort, Evaluation, Untimed
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.toolchain import Toolchain
 
-PROTOCOL = 12
+PROTOCOL = 15
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
+
+
+SERVICE = "STARK_BUILDERS"
+"""Environment variable by which a judge's executor names the socket of a build service."""
 
 
 class Describe(Frozen):
@@ -79,6 +85,14 @@ class Hello(Frozen):
     sandbox: dict[str, str | None] = Field(default={})
     """Maps every sandbox layer to None if it is active, or to the reason why it is not."""
 
+    toolchain: Toolchain = Toolchain(versions={}, cpu="")
+    """What its builds depend on. A build service needs an equal one."""
+
+    @property
+    def device_class(self) -> str:
+        """The kind of machine that it is (see `core.device.device_class`)."""
+        return device_class(self.device, self.versions)
+
 
 class Notice(Frozen):
     """A status text for the user. The judge sends it at any time, even before `Hello`."""
@@ -86,6 +100,14 @@ class Notice(Frozen):
     kind: Literal["notice"] = "notice"
     text: str
     """For example `waiting for another judge on cuda:0`. An empty text withdraws the last notice."""
+
+
+class PreparedProblems(Frozen):
+    """The problems that the judge keeps prepared. It sends them whenever they change."""
+
+    kind: Literal["prepared"] = "prepared"
+    problems: tuple[str, ...]
+    """Their digests."""
 
 
 class Greeting(BaseModel):
@@ -128,6 +150,18 @@ class RequestRefused(Frozen):
     kind: Literal["request_refused"] = "request_refused"
     id: str
     error: str
+    other_class: bool = False
+    """Whether a machine of another kind may answer the request."""
+
+
+def refusal(request: AnyRequest, kinds: Iterable[str]) -> RequestRefused:
+    """Refuses a request for another kind of machine than these."""
+    error = (
+        f"it is for a machine of kind {request.device_class!r}, and there is only "
+        f"{' and '.join(map(repr, sorted(kinds)))}; times of different kinds are not comparable, so start a judge "
+        "on such a machine, or another run"
+    )
+    return RequestRefused(id=request.id, error=error, other_class=True)
 
 
 class JudgeFailed(Frozen):
@@ -139,7 +173,14 @@ class JudgeFailed(Frozen):
 
 
 Answer = Annotated[
-    Hello | Notice | Described | Evaluated | ProblemRefused | RequestRefused | JudgeFailed,
+    Hello
+    | Notice
+    | PreparedProblems
+    | Described
+    | Evaluated
+    | ProblemRefused
+    | RequestRefused
+    | JudgeFailed,
     Field(discriminator="kind"),
 ]
 

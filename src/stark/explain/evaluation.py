@@ -14,6 +14,7 @@ from stark.core.evaluation import (
     Correct,
     Crashed,
     Evaluation,
+    Matched,
     OutOfMemory,
     Rejected,
     TimedOut,
@@ -236,7 +237,17 @@ def accuracy_text(accuracy: Accuracy) -> str:
     """
     met = "" if accuracy.meets is None else f"; meets {accuracy.meets}"
     reference = f"reference {accuracy.reference_relative_rms:.2g}"
-    return f"error {accuracy.relative_rms:.2g} ({reference}, allowed {accuracy.budget:.2g}{met})"
+    ours = f"error {accuracy.relative_rms:.2g} ({reference}, allowed {accuracy.budget:.2g}{met})"
+    return ours if accuracy.stated is None else f"{ours}; {_stated_text(accuracy.stated)}"
+
+
+def _stated_text(stated: Matched) -> str:
+    """The tolerance of the problem's own benchmark, and whether it accepts the outputs, beside the judge's budget."""
+    asked = stated.tolerance
+    return (
+        f"the problem's benchmark would {'accept' if stated.passes else 'refuse'} it: {100 * stated.share:.6g} % of elements "
+        f"are within {asked.absolute:g} + {asked.relative:g} |reference|, and it asks for {100 * asked.matched:g} %"
+    )
 
 
 def precision_met(correct: Correct) -> str:

@@ -6,16 +6,38 @@ To add a language, add a Python file and a guide (`.md`) to this folder, and lis
 from __future__ import annotations
 
 from stark.core.errors import UsageError
+from stark.core.reference import Reference
 from stark.languages.base import DeviceKind, Language
 from stark.languages.cpp import CPP
 from stark.languages.cuda import CUDA
+from stark.languages.cutedsl import CUTEDSL
+from stark.languages.gluon import GLUON
 from stark.languages.pytorch import PYTORCH
 from stark.languages.triton import TRITON
 
-LANGUAGES: dict[str, Language] = {entry.name: entry for entry in (CPP, TRITON, CUDA, PYTORCH)}
+LANGUAGES: dict[str, Language] = {
+    entry.name: entry for entry in (CPP, TRITON, CUDA, GLUON, CUTEDSL, PYTORCH)
+}
 """Languages for the same kind of device are in order of preference."""
 
-__all__ = ["LANGUAGES", "Language", "best_for", "language"]
+AUTO = "auto"
+"""The language of a run whose planner chooses one for each rewrite, among those of the judge's machine."""
+
+__all__ = [
+    "AUTO",
+    "LANGUAGES",
+    "Language",
+    "best_for",
+    "language",
+    "offered",
+    "preloaded",
+    "ready_for",
+]
+
+
+def preloaded() -> tuple[str, ...]:
+    """The modules that a process imports once before it forks candidates of all languages."""
+    return tuple(dict.fromkeys(name for entry in LANGUAGES.values() for name in entry.preload))
 
 
 def language(name: str) -> Language:
@@ -30,14 +52,30 @@ def best_for(device_kind: DeviceKind, here: bool = True) -> Language:
 
     For a device in this machine, the choice is the first language, in order of preference, whose tools are all
     installed. PyTorch alone is never chosen: where a language with kernels lacks its tools, the user should hear of it.
-    If no language has all its tools here, the choice is the last language. For a device in another
-    machine, whose tools are unknown, the choice is the first language.
+    If no language has all its tools here, or for a device in another machine, whose tools are unknown, the choice is
+    the first language.
     """
     fitting = [
         entry
         for entry in LANGUAGES.values()
         if device_kind in entry.device_kinds and entry is not PYTORCH
     ]
-    if not here:
-        return fitting[0]
-    return next((entry for entry in fitting if entry.missing() is None), fitting[-1])
+    ready = (entry for entry in fitting if here and entry.missing() is None)
+    return next(ready, fitting[0])
+
+
+def ready_for(device_kind: DeviceKind) -> tuple[str, ...]:
+    """The languages with kernels for this kind of device whose tools are installed on this machine."""
+    return tuple(
+        name
+        for name, entry in LANGUAGES.items()
+        if entry is not PYTORCH and device_kind in entry.device_kinds and entry.missing() is None
+    )
+
+
+def offered(reference: Reference) -> tuple[Language, ...]:
+    """The languages that the judge's machine has and that fit its device, in order of preference."""
+    ready = reference.versions.get("languages", "").split(", ")
+    return tuple(
+        entry for name, entry in LANGUAGES.items() if name in ready and entry.fits(reference.device)
+    )

@@ -13,9 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
+from stark.core.device import Device
 from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
-from stark.languages.technique import Technique, choose, section
+from stark.languages.technique import HOPPER, Technique, choose, section
 from stark.languages.tools import Tool
 from stark.languages.work import work_of
 
@@ -87,6 +88,12 @@ class Language:
     None, the build tools detect the architecture of the device.
     """
 
+    pays: str = ""
+    """When to choose this language among those of a device, as one line for the planner."""
+
+    hopper: bool = False
+    """Whether the guide is for NVIDIA GPUs from `sm_90` on, so that the language is offered on no others."""
+
     compiles_when_called: bool = False
     """Whether candidates compile and tune at their first calls, and nothing when they are imported."""
 
@@ -134,6 +141,11 @@ class Language:
         common, own = text.partition("\n## With ")[0].strip(), section(text, f"With {self.name}")
         rules = common.partition("\n## Example with gradients")[0].strip()
         return f"{common}\n\n## Gradients with {self.title}\n{own}", rules
+
+    def fits(self, device: Device) -> bool:
+        """Whether the language is worth offering on this device."""
+        newer = not self.hopper or HOPPER.match(device.architecture) is not None
+        return device.kind in self.device_kinds and newer
 
     def check(self, source: str) -> str | None:
         """Returns one sentence on why this source cannot be a candidate in this language, or None if it can be."""

@@ -27,7 +27,7 @@ def common_environment(build_dir: Path) -> dict[str, str]:
 
 
 def extension_environment(build_dir: Path) -> dict[str, str]:
-    """The common variables and those for `load_inline` of tvm-ffi and of torch."""
+    """The common variables and those for tvm-ffi and for `load_inline` of tvm-ffi and of torch."""
     return common_environment(build_dir) | {
         "TVM_FFI_CACHE_DIR": str(build_dir / "tvm_ffi"),
         "TORCH_EXTENSIONS_DIR": str(build_dir / "torch_extensions"),

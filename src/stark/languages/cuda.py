@@ -62,6 +62,7 @@ CUDA = Language(
     tools=(NVCC, CPP_COMPILER, NINJA, TVM_FFI, TORCH),
     rule=_rule,
     environment=_environment,
+    pays="what blocks of tensors cannot say: work per warp or thread, irregular indices, several phases in one kernel",
     techniques=(
         CUDA_GRAPHS,
         LIBRARIES,

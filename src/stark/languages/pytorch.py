@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from stark.languages import cutedsl, gluon, triton
 from stark.languages.base import Language
 from stark.languages.building import common_environment
 from stark.languages.cpp import BUILDERS
 from stark.languages.reading import names_used
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES
 from stark.languages.tools import TORCH
-from stark.languages.triton import has_kernel, kernel_folders
+from stark.languages.triton import kernel_folders
 
 
 def _rule(tree: ast.Module) -> str | None:
-    if BUILDERS & names_used(tree) or has_kernel(tree):
+    if BUILDERS & names_used(tree) or any(
+        each.has_kernel(tree) for each in (triton, gluon, cutedsl)
+    ):
         return "The file has a kernel of its own; use the language of that kernel."
     return None
 

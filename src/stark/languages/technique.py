@@ -21,7 +21,7 @@ MOST = 3
 MOST_CHARACTERS = 14_000
 """The maximum total length of the techniques in one prompt, about 4,000 tokens."""
 
-_HOPPER = re.compile(r"sm_(9|\d\d)\d")
+HOPPER = re.compile(r"sm_(9|\d\d)\d")
 """Matches NVIDIA architectures from `sm_90` (Hopper) on."""
 
 
@@ -58,7 +58,7 @@ class Technique:
             and work.steps >= self.least_steps
             and (work.few_outputs or not self.few_outputs)
             and (work.architecture.startswith("sm_") or not self.gpu)
-            and (_HOPPER.match(work.architecture) is not None or not self.hopper)
+            and (HOPPER.match(work.architecture) is not None or not self.hopper)
         )
 
     @cached_property

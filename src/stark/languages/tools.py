@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -119,6 +120,15 @@ def _package(module: str, *distributions: str) -> Callable[[], str | None]:
     return found
 
 
+def _gluon() -> str | None:
+    """Triton, if its Gluon is the one that the guide teaches; between versions, functions of Gluon change their names."""
+    found = TRITON_COMPILER.found()
+    return found if re.search(rf" {re.escape(GLUON_OF)}(\.|$)", found or "") else None
+
+
+GLUON_OF = "3.6"
+"""The version of Triton for which the guide to Gluon was written."""
+
 CPP_COMPILER = Tool(
     "a C++ compiler", _cpp_version, "install g++ (`apt install g++`) or set CXX to another compiler"
 )
@@ -140,6 +150,16 @@ TRITON_COMPILER = Tool(
     "Triton",
     _package("triton", "triton", "pytorch-triton"),
     "install it with `pip install triton`",
+)
+GLUON_COMPILER = Tool(
+    f"Triton {GLUON_OF}, whose Gluon the guide teaches",
+    _gluon,
+    f"install it with `pip install triton=={GLUON_OF}.*`",
+)
+CUTE_DSL = Tool(
+    "CuTe DSL",
+    _package("cutlass", "nvidia-cutlass-dsl"),
+    "install it with `pip install nvidia-cutlass-dsl[cu13]`",
 )
 TORCH = Tool(
     "PyTorch", _package("torch", "torch"), "install it as https://pytorch.org/get-started describes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 from stark.languages.base import Language
@@ -11,10 +12,20 @@ from stark.languages.reading import names_used
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, MATMUL, ROWS, Technique
 from stark.languages.tools import C_COMPILER, TORCH, TRITON_COMPILER
 
+GLUON_MODULE = "triton.experimental.gluon."
+"""Prefix of the names of Gluon, which is a part of Triton and a language of its own."""
+
 
 def has_kernel(tree: ast.Module) -> bool:
     """Whether the file uses a decorator that makes a Triton kernel."""
-    return any(name.startswith("triton.") and name.endswith(".jit") for name in names_used(tree))
+    return any(not name.startswith(GLUON_MODULE) for name in jit_decorators(tree))
+
+
+def jit_decorators(tree: ast.Module) -> Iterator[str]:
+    """The names that the file uses of decorators that make kernels of Triton or Gluon."""
+    return (
+        name for name in names_used(tree) if name.startswith("triton.") and name.endswith(".jit")
+    )
 
 
 def kernel_folders(build_dir: Path) -> dict[str, str]:
@@ -50,6 +61,7 @@ TRITON = Language(
     tools=(TRITON_COMPILER, C_COMPILER, TORCH),
     rule=_rule,
     environment=_environment,
+    pays="fused elementwise work, reductions, norms, attention and ordinary products: short code that is right soon",
     compiles_when_called=True,
     techniques=(
         CUDA_GRAPHS,

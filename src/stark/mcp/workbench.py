@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from stark.agent_runs import Kept, agent_run, find_agent_run, keep, starting_point
 from stark.api import aoptimize, aresume
-from stark.configuration import asked_for, limits_and_tools
+from stark.configuration import asked_for, open_judge
 from stark.core.errors import MachineError, UsageError
 from stark.core.evaluation import Correct, Effort
 from stark.core.node import ROOT
@@ -25,7 +25,6 @@ from stark.evaluating import (
     read_candidate,
     written_as,
 )
-from stark.evaluator.executors import open_executor
 from stark.explain.device import reference_text
 from stark.explain.evaluation import explain, profiles, speedup_text
 from stark.languages import language
@@ -59,9 +58,7 @@ class Workbench:
     ) -> None:
         self.asked, self.store, self.kernelbench = asked, store, kernelbench
         self.jobs = jobs or Jobs()
-        self.judge = open_executor(
-            asked.executor, *limits_and_tools(asked), self._on_notice, asked.device_class
-        )
+        self.judge = open_judge(asked, self._on_notice)
         self._references: dict[str, Reference] = {}
         self._captured: dict[tuple[str, str | None], Problem] = {}
         """By the module's and its inputs' names: capturing takes seconds."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from stark.core.base import Frozen
-from stark.core.device import Device, device_class
+from stark.core.device import Device
 from stark.core.reference import Reference
 from stark.explain.device import device_text
 from stark.explain.numbers import first_line
@@ -51,7 +51,7 @@ def devices_document(store: Store) -> DevicesDocument:
     queues: dict[str, list[Waiting]] = {}
     for run_id, progress in reversed(store.progress().items()):
         reference = store.reference(run_id) if progress.reference else None
-        name = "" if reference is None else device_class(reference.device, reference.versions)
+        name = "" if reference is None else reference.device_class
         if reference is not None:
             executor = first_line(store.run(run_id).config.executor)
             placed.setdefault(name, []).append((run_id, reference, executor))
@@ -83,7 +83,7 @@ def _device(
     """A device as the reference of one of its runs found it."""
     lines = device_text(reference.device).splitlines()
     return DeviceDocument(
-        name=device_class(reference.device, reference.versions),
+        name=reference.device_class,
         versions=reference.versions,
         facts=tuple(line.removeprefix("- ") for line in lines),
         device=reference.device,

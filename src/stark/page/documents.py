@@ -149,6 +149,7 @@ def attempt(store: Store, run_id: str, attempt: int) -> Parts:
         children=store.children(run.id, attempt),
         calls=store.calls(run.id, attempt),
         checked=store.promotions(run.id).get(node.original),
+        elsewhere=store.elsewhere(run.id),
         finished_s=store.finished_s(run.id).get(attempt),
     )
     return [dumped(document.model_dump(mode="json"))]

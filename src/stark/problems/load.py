@@ -13,8 +13,13 @@ from stark.core.declared import declared
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.core.python import bindings, parse_python
+from stark.problems.definition_text import problem_text
+from stark.problems.definitions import is_definition, read
 
 CLONE = "git clone https://github.com/ScalingIntelligence/KernelBench"
+
+DEFINITION = "definition.json"
+"""A definition's file in a folder of its own, as in SOL-ExecBench."""
 
 WHAT_TO_ADD = {
     "Model": "a class `Model(nn.Module)` whose `forward` is the computation",
@@ -34,11 +39,13 @@ def _accessing_files() -> Iterator[None]:
 
 @_accessing_files()
 def load(spec: str, kernelbench: Path | None = None) -> Problem:
-    """Load one problem: a file, or `level1/23` in a KernelBench checkout.
+    """Load one problem: a file, `level1/23` in a KernelBench checkout, or a definition with workloads (`definitions`).
 
     Raises ProblemError; its message names the line if the fault is in one line.
     """
     path = _locate(spec, kernelbench)
+    if path.is_dir() and is_definition(path / DEFINITION):
+        path /= DEFINITION
     if path.is_dir():
         names = _first_names(_python_files(path))
         raise ProblemError(f"{spec} is a folder, not a problem; name one of its files{names}.")
@@ -49,12 +56,15 @@ def load(spec: str, kernelbench: Path | None = None) -> Problem:
 def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
     """Load every problem that `spec` names: one file, all files of a folder, or a KernelBench level.
 
-    Skips Python files that define no part of a problem. Raises ProblemError for a file with only some of the parts.
+    Definitions in a folder count, and those in folders of their own. Skips Python files that define no part of a problem.
+    Raises ProblemError for a file with only some of the parts.
     """
     path = _locate(spec, kernelbench)
     if not path.is_dir():
         return [_checked(path)]
-    problems = [_checked(file) for file in _python_files(path) if defines_any_part(_read(file))]
+    files = [file for file in _python_files(path) if defines_any_part(_read(file))]
+    files += filter(is_definition, sorted([*path.glob("*.json"), *path.glob(f"*/{DEFINITION}")]))
+    problems = [_checked(file) for file in files]
     if not problems:
         folders = [inner for inner in path.iterdir() if inner.is_dir() and _python_files(inner)]
         raise ProblemError(
@@ -177,13 +187,17 @@ def _number(path: Path) -> int:
 
 def _checked(path: Path) -> Problem:
     """The problem in this file, named after the file; a KernelBench file's level comes first: `level1/23_Softmax`."""
-    source = _read(path)
+    if is_definition(path):
+        chosen = read(path)
+        name, source = chosen.definition.name, problem_text(chosen)
+    else:
+        name, source = path.stem, _read(path)
     fault = form_fault(source)
     if fault is not None:
         raise ProblemError(f"{path}, {fault}")
     level = path.resolve().parent.name
     from_kernelbench = re.fullmatch(r"level\d+", level) and re.match(r"\d+_", path.name)
-    return Problem(name=f"{level}/{path.stem}" if from_kernelbench else path.stem, source=source)
+    return Problem(name=f"{level}/{name}" if from_kernelbench else name, source=source)
 
 
 def _read(path: Path) -> str:

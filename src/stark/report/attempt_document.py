@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled, kernel_name
 from stark.core.call import Call, spent_by_role
+from stark.core.elsewhere import Elsewhere
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Action, Node
 from stark.core.reference import Reference
@@ -126,6 +127,9 @@ class NodeDocument(AttemptDocument):
     tuning: str | None
     """What a race of the attempt's variants found; null if there was none."""
 
+    elsewhere: dict[str, Judgement]
+    """The final checks on other kinds of machines, by kind."""
+
 
 def attempt_document(
     node: Node,
@@ -152,6 +156,7 @@ def node_document(view: RunView, node: Node) -> NodeDocument:
         children=[child.id for child in view.tree.children(node.id)],
         calls=[call for call in view.calls if call.attempt == node.id],
         checked=view.promotions.get(node.original),
+        elsewhere=view.elsewhere,
         finished_s=view.finished_s.get(node.id),
     )
 
@@ -165,6 +170,7 @@ def node_document_of(
     children: Iterable[int],
     calls: Sequence[Call],
     checked: Evaluation | None,
+    elsewhere: Mapping[str, Elsewhere],
     finished_s: float | None,
 ) -> NodeDocument:
     """An attempt in full, from what belongs to it. `parent` is None if it is the reference."""
@@ -187,6 +193,11 @@ def node_document_of(
         search=judgement(node.evaluation, reference),
         check=checked and judgement(checked, reference),
         tuning=node.tuning and tuning_text(node.tuning),
+        elsewhere={
+            kind: judgement(found, there.reference)
+            for kind, there in elsewhere.items()
+            if (found := there.checks.get(node.original)) is not None
+        },
     )
 
 

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import Literal
 
 from stark.core.base import Frozen
-from stark.core.device import device_class
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Action, Node
 from stark.core.reference import Reference
@@ -48,6 +47,14 @@ class Pending(Frozen):
     """A role whose model is asked, `waiting`, or `judge`: with the judge or waiting for it."""
 
     text: str
+
+
+class ElsewhereDocument(Frozen):
+    """A run on another kind of machine than its own."""
+
+    reference_latency_ms: float
+    final_checks: dict[int, EvaluationDocument]
+    """Those of the leaders that had passed the final check of the run's own kind."""
 
 
 class RunDocument(Frozen):
@@ -88,6 +95,9 @@ class RunDocument(Frozen):
     """What the leaders' marks mean, and why the best one won although others looked faster."""
 
     final_checks: dict[int, EvaluationDocument]
+    elsewhere: dict[str, ElsewhereDocument]
+    """What was measured on other kinds of machines, by kind. It ranks nothing."""
+
     made: int
     """The number of finished attempts. What tuning found counts neither here nor in the next two figures."""
 
@@ -136,7 +146,7 @@ def run_document_of(
         run=view.run,
         headline=headline(view, standing, best, len(made), reply),
         facts=tuple(run_facts(view)),
-        device=reference and device_class(reference.device, reference.versions),
+        device=reference and reference.device_class,
         reference=reference,
         reference_latency_ms=reference and reference.latency_ms,
         attempts=tuple(by_id[id] for id in sorted(by_id)),
@@ -157,8 +167,18 @@ def run_document_of(
             attempt: evaluation_document(found, reference)
             for attempt, found in view.promotions.items()
         },
-        correct=sum(each.works for each in made),
+        elsewhere={
+            kind: ElsewhereDocument(
+                reference_latency_ms=there.reference.latency_ms,
+                final_checks={
+                    attempt: evaluation_document(found, there.reference)
+                    for attempt, found in there.checks.items()
+                },
+            )
+            for kind, there in view.elsewhere.items()
+        },
         made=len(made),
+        correct=sum(each.works for each in made),
         statuses=dict(Counter(each.status for each in made)),
         failures_taken_up=failures,
         failures_repaired=repaired,

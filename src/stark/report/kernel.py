@@ -103,7 +103,7 @@ def facts(run: Run, node: Node, reference: Reference) -> Iterator[tuple[str, str
     assert node.candidate is not None
     source = node.candidate.source
     yield from _facts(run, node, reference, source)
-    tools = ", ".join(tool.name for tool in language(run.config.language).tools)
+    tools = ", ".join(tool.name for tool in language(node.candidate.language).tools)
     yield "Importing", f"needs {tools}, but not STARK"
     original = run.problem.declared.original
     if original is not None:
@@ -113,7 +113,7 @@ def facts(run: Run, node: Node, reference: Reference) -> Iterator[tuple[str, str
 
 def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[tuple[str, str]]:
     correct = node.evaluation
-    assert isinstance(correct, Correct)
+    assert isinstance(correct, Correct) and node.candidate is not None
     accuracy, device = correct.accuracy, correct.device
     over = "" if correct.weighing is None else f", {objective_text(correct.weighing)}"
     yield "Speedup", f"{verdict(correct)} (95 % interval{over})"
@@ -125,7 +125,7 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     yield "Versions", ", ".join(_versions(reference))
     imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
     packages = ", ".join(sorted(imported - sys.stdlib_module_names))
-    yield "Language", f"{run.config.language}; imports {packages}"
+    yield "Language", f"{node.candidate.language}; imports {packages}"
     inputs = " and on ".join(
         ", ".join(map(str, each.inputs)) for each in reference.cases.values() or [reference]
     )

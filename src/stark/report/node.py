@@ -44,6 +44,7 @@ def node_text(document: NodeDocument) -> RenderableType:
         *_judged("evaluation", document.search),
         *(() if document.tuning is None else (Rule("tuning", align="left"), Text(document.tuning))),
         *(() if document.check is None else _judged("final check", document.check)),
+        *_elsewhere(document),
         *_calls(document),
     )
 
@@ -96,6 +97,12 @@ def judgement_table(judgement: Judgement) -> Table:
     for case, found in judgement.profiles.items():
         table.add_row(Text(f"profile {case}".strip()), Text("\n".join(found.lines)))
     return table
+
+
+def _elsewhere(document: NodeDocument) -> Iterator[RenderableType]:
+    """The final checks on other kinds of machines."""
+    for kind, judgement in document.elsewhere.items():
+        yield from _judged(f"final check on {kind}", judgement)
 
 
 def _calls(document: NodeDocument) -> Iterator[RenderableType]:

@@ -15,6 +15,8 @@ from stark.events import (
     CheckFinished,
     Draining,
     Event,
+    JudgedElsewhere,
+    JudgingElsewhere,
     Notice,
     OnEvent,
     Prepared,
@@ -87,6 +89,10 @@ class Lines:
                 yield f"final check of attempt {node.id}"
             case CheckFinished(node, evaluation):
                 yield f"final check of attempt {node.id}: {checked(evaluation)}"
+            case JudgingElsewhere(node, kind):
+                yield f"final check of attempt {node.id} on {kind}"
+            case JudgedElsewhere(node, kind, evaluation):
+                yield f"final check of attempt {node.id} on {kind}: {checked(evaluation)}"
             case Draining():
                 yield DRAINING
             case Notice(text) if text:

@@ -40,6 +40,7 @@ def run_text(document: RunDocument, width: int) -> RenderableType:
     parts += _leaders(document, width)
     for attempt, found in document.final_checks.items():
         parts += ["", Text(f"final check of attempt {attempt}: {_checked(found)}")]
+    parts += _elsewhere(document)
     ended = () if document.ended is None else (Text(f"ended: {document.ended.detail}"),)
     spent = spending(document.spending, document.spending_notes)
     return Group(*parts, "", _counts(document), *spent, *ended)
@@ -60,6 +61,16 @@ def _checked(found: EvaluationDocument) -> str:
     return (
         f"{', '.join(map(speedup_text, found.speedups.values()))}; {accuracy_text(found.accuracy)}"
     )
+
+
+def _elsewhere(document: RunDocument) -> Iterator[RenderableType]:
+    """The final checks on other kinds of machines, each with the reference's time there."""
+    for kind, there in document.elsewhere.items():
+        yield Text(f"\non {kind}", "bold")
+        yield Text(f"reference: {milliseconds(there.reference_latency_ms)} in eager mode")
+        for attempt, found in there.final_checks.items():
+            time = f"{found.figures.latency}, " if found.figures else ""
+            yield Text(f"final check of attempt {attempt}: {time}{_checked(found)}")
 
 
 def runs_table(runs: Sequence[RunLine]) -> Table:

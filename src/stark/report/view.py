@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Self
 
 from stark.core.call import Call, Lost, spent_by_role
+from stark.core.elsewhere import Elsewhere
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
@@ -35,6 +36,9 @@ class RunView:
 
     promotions: Mapping[int, Evaluation] = field(default_factory=dict)
     """The final check's evaluations, by attempt."""
+
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    """What was measured on other kinds of machines, by kind. It ranks nothing."""
 
     lost: tuple[Lost, ...] = ()
     """Calls whose reply never arrived, because the process was killed or the call was cancelled."""
@@ -87,6 +91,7 @@ class RunView:
             (),
             (),
             store.promotions(run.id),
+            store.elsewhere(run.id),
             steps=store.steps(run.id),
             begun=store.unfinished(run.id),
             finished_s=store.finished_s(run.id),
@@ -106,6 +111,7 @@ class RunView:
             recording.nodes,
             recording.calls,
             recording.promotions,
+            recording.elsewhere,
         )
 
     @cached_property

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from stark.store.database import DEFAULT as STORE
 from stark.store.database import without_password
-from stark.store.outcome import Attempted, Outcome
+from stark.store.outcome import Attempted, CheckedOn, Outcome
 from stark.store.progress import Progress
 from stark.store.store import Store
 from stark.store.summary import RunSummary
 
-__all__ = ["STORE", "Attempted", "Outcome", "Progress", "RunSummary", "Store", "without_password"]
+__all__ = [
+    "STORE",
+    "Attempted",
+    "CheckedOn",
+    "Outcome",
+    "Progress",
+    "RunSummary",
+    "Store",
+    "without_password",
+]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from stark.core.evaluation import Correct
+from stark.core.evaluation import Correct, Evaluation, evaluation_adapter
 from stark.core.measurement import Speedup
+from stark.core.reference import Reference
 from stark.core.run import Ended
 from stark.core.standing import standing
 from stark.core.usage import Spent
 from stark.store.calls import read_spent
-from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
+from stark.store.schema import AttemptRow, CallRow, ElsewhereRow, NodeRow, PromotionRow, RunRow
 
 
 class Attempted(NamedTuple):
@@ -50,6 +52,30 @@ class Check(NamedTuple):
     speedup: Speedup | None = None
 
 
+class CheckedOn(NamedTuple):
+    """The final check of an attempt on one kind of machine. Only a correct one has times and speedups."""
+
+    status: str
+    latency_ms: float | None = None
+    references_ms: Mapping[str, float] = MappingProxyType({})
+    """The references' times, measured there beside the candidate."""
+
+    speedups: Mapping[str, Speedup] = MappingProxyType({})
+    """By reference."""
+
+    @classmethod
+    def of(cls, found: Evaluation) -> Self:
+        """What an evaluation says in short."""
+        if not isinstance(found, Correct):
+            return cls(found.status)
+        return cls(
+            found.status,
+            found.latency_ms,
+            {name: found.reference_ms(name) for name in found.references},
+            {name: found.speedup_vs(name) for name in found.references},
+        )
+
+
 class Outcome(NamedTuple):
     """The current state of a run, counting only its attempts from 1 to a given number."""
 
@@ -74,6 +100,9 @@ class Outcome(NamedTuple):
 
     elapsed_s: float
     """Active time of the run when the last counted attempt finished."""
+
+    classes: Mapping[str, Mapping[int, CheckedOn]] = MappingProxyType({})
+    """The final checks by kind of machine and attempt, those of the run's own kind first. Empty for a run on one kind."""
 
     taught_by: tuple[str, ...] = ()
     """The earlier runs whose lessons the prompts had."""
@@ -126,8 +155,32 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         best=best,
         roles=read_spent(connection, *counted(CallRow)).get(run_id, {}),
         elapsed_s=connection.scalar(elapsed_s) or 0.0,
+        classes=_read_classes(connection, run_id, attempts),
         taught_by=tuple(each["run"] for each in run.body["config"].get("lessons") or ()),
     )
+
+
+def _read_classes(
+    connection: Connection, run_id: str, attempts: int
+) -> dict[str, dict[int, CheckedOn]]:
+    """See `Outcome.classes`."""
+    columns = RunRow.reference, RunRow.elsewhere
+    own, others = connection.execute(select(*columns).where(RunRow.id == run_id)).one()
+    if not others:
+        return {}
+    found: dict[str, dict[int, CheckedOn]] = {}
+    tables: list[tuple[str, type[PromotionRow | ElsewhereRow], tuple[ColumnElement[bool], ...]]]
+    tables = [(Reference.model_validate(own).device_class, PromotionRow, ())]
+    tables += [(kind, ElsewhereRow, (ElsewhereRow.device_class == kind,)) for kind in others]
+    for kind, table, which in tables:
+        query = select(table.attempt, table.evaluation).where(
+            table.run_id == run_id, table.attempt <= attempts, *which
+        )
+        found[kind] = {
+            attempt: CheckedOn.of(evaluation_adapter.validate_python(evaluation))
+            for attempt, evaluation in connection.execute(query.order_by(table.attempt))
+        }
+    return found
 
 
 def best_of(attempts: Iterable[Attempted], checks: Mapping[int, Speedup | None]) -> int | None:

@@ -7,6 +7,7 @@
           messages    one row per message of the call's prompt
         nodes       one row per finished attempt; `position` is the order of completion
         promotions  one row per node that went through the final check
+        elsewhere   one row per final check on another kind of machine than the run's own
     benches     one row per bench; only its budget changes
 
 A `body` is the JSON of a core type without large texts. Values in it that queries need are also columns.
@@ -34,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the tables below."""
 
 
@@ -106,6 +107,9 @@ class RunRow(Base):
     id: Mapped[str] = mapped_column(unique=True)
     source: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
     reference: Mapped[dict[str, Any] | None]
+    elsewhere: Mapped[dict[str, Any] | None]
+    """The references on other kinds of machines, by kind; None unless the run names some."""
+
     elapsed_s: Mapped[float]
     """Active time in all processes that have worked on the run, as last stored."""
 
@@ -195,6 +199,16 @@ class PromotionRow(Evaluated, Base):
     __table_args__ = (_of_attempt(),)
     run_id: Mapped[str] = mapped_column(primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
+class ElsewhereRow(Evaluated, Base):
+    """The final check of a finished attempt on another kind of machine. No query that ranks attempts reads it."""
+
+    __tablename__ = "elsewhere"
+    __table_args__ = (_of_attempt(),)
+    run_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    device_class: Mapped[str] = mapped_column(primary_key=True)
 
 
 class BenchRow(Base):

@@ -2,14 +2,14 @@
 
 Every write is one transaction: a write that is interrupted stores nothing. Once a method has returned, `kill -9` does
 not undo its writes; for writes within `retried`, this holds once `retried` has returned. Rows are never removed.
-Only these values change: a run's configuration, reference, active time and end; a model call's outcome, with its reply
+Only these values change: a run's configuration, references, active time and end; a model call's outcome, with its reply
 and cost; and a bench's budget. The store does not depend on the search, which rebuilds its tree from `nodes`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
@@ -19,6 +19,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from stark.core.bench import Bench
 from stark.core.call import Call, Lost
+from stark.core.elsewhere import Elsewhere
 from stark.core.errors import StoreError
 from stark.core.evaluation import Evaluation, evaluation_adapter
 from stark.core.node import Node, Selection
@@ -36,6 +37,7 @@ from stark.store.schema import (
     AttemptRow,
     BenchRow,
     CallRow,
+    ElsewhereRow,
     MessageRow,
     NodeRow,
     PromotionRow,
@@ -132,9 +134,16 @@ class Store:
         with self._database.reading("reading the progress of the runs") as connection:
             return read_progress(connection)
 
-    def set_reference(self, run_id: str, reference: Reference) -> None:
-        """Store the judge's description of the problem's reference, replacing an earlier one."""
-        self._change_run(run_id, reference=reference.model_dump(mode="json"))
+    def set_reference(
+        self, run_id: str, reference: Reference, elsewhere: Mapping[str, Reference] | None = None
+    ) -> None:
+        """Store the judge's description of the problem's reference, replacing an earlier one.
+
+        `elsewhere` has those of other kinds of machines, by kind.
+        """
+        others = {kind: each.model_dump(mode="json") for kind, each in (elsewhere or {}).items()}
+        own = reference.model_dump(mode="json")
+        self._change_run(run_id, reference=own, elsewhere=others or None)
 
     def reference(self, run_id: str) -> Reference | None:
         """The judge's description of the problem's reference; None if there is none yet."""
@@ -142,12 +151,12 @@ class Store:
         return Reference.model_validate(found) if found else None
 
     def reconfigure(self, run: Run) -> None:
-        """Store the run's changed configuration. If the executor changed, the stored reference is dropped, to be
+        """Store the run's changed configuration. If the executor changed, the stored references are dropped, to be
         measured again.
         """
         values: dict[str, Any] = {"body": codec.run_body(run)}
         if run.config.executor != self.run(run.id).config.executor:
-            values["reference"] = None
+            values |= {"reference": None, "elsewhere": None}
         self._change_run(run.id, **values)
 
     def end_run(self, run_id: str, ended: Ended) -> None:
@@ -476,6 +485,29 @@ class Store:
                 attempt: evaluation_adapter.validate_python(found)
                 for attempt, found in connection.execute(query)
             }
+
+    def add_elsewhere(
+        self, run_id: str, attempt: int, device_class: str, evaluation: Evaluation
+    ) -> None:
+        """Store the final check of a finished attempt on another kind of machine. Raises StoreError if it has one there."""
+        which = {"run_id": run_id, "attempt": attempt, "device_class": device_class}
+        doing = f"storing the final check of attempt {attempt} of run {run_id} on {device_class}"
+        with self._writing(doing, run_id) as connection:
+            connection.execute(insert(ElsewhereRow), which | codec.evaluation_values(evaluation))
+
+    def elsewhere(self, run_id: str) -> dict[str, Elsewhere]:
+        """The run's references and final checks on other kinds of machines, by kind."""
+        references = self._of_run(run_id, RunRow.elsewhere) or {}
+        columns = ElsewhereRow.device_class, ElsewhereRow.attempt, ElsewhereRow.evaluation
+        query = select(*columns).where(ElsewhereRow.run_id == run_id)
+        checks: dict[str, dict[int, Any]] = {kind: {} for kind in references}
+        with self._database.reading(f"reading the final checks of run {run_id}") as connection:
+            for kind, attempt, found in connection.execute(query.order_by(ElsewhereRow.attempt)):
+                checks.setdefault(kind, {})[attempt] = found
+        return {
+            kind: Elsewhere.model_validate({"reference": reference, "checks": checks[kind]})
+            for kind, reference in references.items()
+        }
 
     def _writing(self, doing: str, run_id: str) -> AbstractContextManager[Connection]:
         """A transaction on a run, whose lock no other process must have taken over."""

@@ -113,6 +113,27 @@ async def test_drivers_share_the_actors_and_what_they_have_prepared(
     end(first)
 
 
+async def test_actors_of_two_kinds_are_reached_through_a_view_each(
+    address: str, tmp_path: Path
+) -> None:
+    notes, judge = tmp_path / "notes", f"{sys.executable} {FAKE_JUDGE}"
+    one_of_each = f"mkdir {tmp_path}/first && kind=H100 || kind=H200; exec {judge} {notes}-$kind --device $kind"
+    whole = RayExecutor(address, command=["sh", "-c", one_of_each])
+
+    references = [await whole.on(kind).describe(PROBLEM) for kind in ("H100", "H200")]
+    for kind in ("H100", "H200"):
+        for _ in range(3):
+            assert isinstance(await whole.on(kind).evaluate(PROBLEM, HONEST, "promote"), Correct)
+    with pytest.raises(JudgeUnavailable, match="it is for a machine of kind 'B200'"):
+        await whole.on("B200").describe(PROBLEM)
+
+    assert ["H100", "H200"] == [each.device.name for each in references]
+    assert [PROBLEM.name] == Path(f"{notes}-H100").read_text().split()
+    assert [PROBLEM.name] == Path(f"{notes}-H200").read_text().split()
+    await whole.close()
+    end(whole)
+
+
 async def test_a_cancelled_request_is_cancelled_at_the_judge(address: str, tmp_path: Path) -> None:
     executor = executor_at(address, tmp_path / "notes", "--judging-s", "30")
     asked = asyncio.create_task(executor.evaluate(PROBLEM, HONEST))

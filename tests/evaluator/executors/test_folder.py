@@ -23,6 +23,7 @@ from stark.evaluator.protocol import (
     Evaluate,
     Evaluated,
     ProblemRefused,
+    refusal,
     request_id,
 )
 from support.nodes import correct
@@ -290,6 +291,48 @@ async def test_a_request_of_which_workers_die_is_refused(tmp_path: Path) -> None
     with pytest.raises(JudgeUnavailable, match=r"2 workers died .*: one-1, two-2"):
         await waiting
     assert [] == judges.asked
+
+
+class OfKind(Counting):
+    """Judges of one kind of machine."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    async def answer(self, request: AnyRequest) -> Answer:
+        if (request.device_class or "") not in self._kind:
+            return refusal(request, [self._kind])
+        return await super().answer(request)
+
+
+async def test_a_worker_leaves_what_is_for_another_kind_of_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(folder, "NOTICE_AFTER_S", 0.3)
+    whole, small, large = FolderExecutor(tmp_path, Limits()), OfKind("A10"), OfKind("H200")
+    whole.bind("A10")
+    own, other = candidates(2)
+    waiting = [
+        asyncio.create_task(whole.on("H200").evaluate(PROBLEM, other, "promote")),
+        asyncio.create_task(whole.evaluate(PROBLEM, own)),
+    ]
+    await asyncio.sleep(0.05)
+    said = list[str]()
+
+    assert 1 == await serve_folder(tmp_path, small, once=True, report=said.append)
+    await asyncio.sleep(0.4)
+    assert [False, True] == [task.done() for task in waiting]
+    assert 1 == await serve_folder(tmp_path, large, once=True, report=said.append)
+
+    assert [correct(2.0)] * 2 == await asyncio.gather(*waiting)
+    assert [[own.source], [other.source]] == [small.asked, large.asked]
+    (left,) = (line for line in said if "is left to another worker" in line)
+    assert left.endswith(
+        "it is for a machine of kind 'H200', and there is only 'A10'; times of different kinds are not comparable, "
+        "so start a judge on such a machine, or another run"
+    )
+    assert "on a machine of kind 'H200' that should judge candidates" in capsys.readouterr().err
 
 
 async def test_a_request_on_which_judges_die_ends_no_worker(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def test_a_problem_waits_for_no_other_for_ever(tmp_path: Path) -> None:
 async def test_a_run_stays_on_the_kind_of_machine_that_answered_first(tmp_path: Path) -> None:
     kinds = ("H100", "H200")
     commands = [
-        [sys.executable, FAKE_JUDGE, str(tmp_path / f"{kind}.txt"), "--device-class", kind]
+        [sys.executable, FAKE_JUDGE, str(tmp_path / f"{kind}.txt"), "--device", kind]
         for kind in kinds
     ]
     both, other = CommandsExecutor(commands), CommandsExecutor([commands[1]])
@@ -126,10 +126,83 @@ async def test_a_run_stays_on_the_kind_of_machine_that_answered_first(tmp_path: 
         await both.evaluate(problem(name), CANDIDATE)
     await chosen.evaluate(problem("x"), CANDIDATE)
     other.bind("H100")
-    with pytest.raises(JudgeUnavailable, match="refused the request: it is for H100"):
+    with pytest.raises(JudgeUnavailable, match="it is for a machine of kind 'H100'"):
         await other.evaluate(problem("e"), CANDIDATE)
     await both.close()
     await other.close()
     await chosen.close()
 
     assert [["a", "b", "c", "d"], ["x"]] == prepared(tmp_path)
+
+
+def two_kinds(notes: Path) -> CommandsExecutor:
+    command = [sys.executable, FAKE_JUDGE]
+    return CommandsExecutor(
+        [[*command, str(notes / f"{kind}.txt"), "--device", kind] for kind in ("H100", "H200")]
+    )
+
+
+@pytest.mark.slow
+async def test_views_of_one_executor_reach_each_its_own_kind(tmp_path: Path) -> None:
+    whole = two_kinds(tmp_path)
+    whole.bind("H100")
+    other = whole.on("H200")
+
+    references = await asyncio.gather(*(each.describe(problem("a")) for each in (whole, other)))
+    for executor in (whole, other, whole, other):
+        await executor.evaluate(problem("b"), CANDIDATE, "promote")
+    await other.close()
+    await whole.evaluate(problem("c"), CANDIDATE)
+    await whole.close()
+
+    assert ["H100", "H200"] == [each.device.name for each in references]
+    assert [["a", "b", "c"], ["a", "b"]] == prepared(tmp_path)
+
+
+@pytest.mark.slow
+async def test_a_kind_may_get_a_fuller_name_and_no_other(tmp_path: Path) -> None:
+    whole = two_kinds(tmp_path)
+
+    for name in ("H", "H200", "H100"):
+        whole.bind(name)
+    reference = await whole.describe(problem("a"))
+    await whole.close()
+
+    assert "H200" == reference.device.name
+
+
+@pytest.mark.slow
+async def test_a_kind_that_no_judge_has_is_one_sentence_and_costs_no_judge_time(
+    tmp_path: Path,
+) -> None:
+    whole = two_kinds(tmp_path)
+
+    for _ in range(2):  # before and after it is known what the judges are
+        with pytest.raises(JudgeUnavailable) as raised:
+            await whole.on("B200").describe(problem("a"))
+        assert str(raised.value) == (
+            "every judge refused the request: it is for a machine of kind 'B200', and there is only "
+            "'H100, 80 GB; torch 2.13.0' and 'H200, 80 GB; torch 2.13.0'; times of different kinds are not comparable, "
+            "so start a judge on such a machine, or another run"
+        )
+    await whole.close()
+
+    assert [] == prepared(tmp_path)
+
+
+@pytest.mark.slow
+async def test_a_judge_is_known_to_keep_what_it_reports_and_not_all_that_it_was_asked(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, FAKE_JUDGE, str(tmp_path / "0.txt"), "--keeping", "1"]
+    executor = CommandsExecutor([command])
+    (judge,) = executor._judges
+
+    for name in ("a", "b"):
+        await executor.evaluate(problem(name), CANDIDATE)
+        assert {problem(name).digest} == judge.problems
+    assert judge.process is not None
+    await judge.process.kill()
+
+    assert set() == judge.problems
+    await executor.close()

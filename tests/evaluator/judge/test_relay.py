@@ -21,6 +21,7 @@ from stark.evaluator.protocol import (
     Answer,
     Describe,
     JudgeFailed,
+    PreparedProblems,
     ProblemRefused,
     RequestRefused,
     answer_adapter,
@@ -76,6 +77,8 @@ class Executor:
         os.close(out)
         self.answers = os.fdopen(answers, "rb")
         self.count = 0
+        self.prepared: set[str] = set()
+        """The digests that the relay last reported."""
 
     def run(self, requests: int, out: int) -> None:
         os.close(self.requests)
@@ -101,7 +104,11 @@ class Executor:
         return int(answer.error)
 
     def hear(self) -> Answer:
-        return answer_adapter.validate_json(self.answers.readline())
+        answer = answer_adapter.validate_json(self.answers.readline())
+        if isinstance(answer, PreparedProblems):
+            self.prepared = set(answer.problems)
+            return self.hear()
+        return answer
 
     def ask(self, source: str) -> int:
         """The number of the process that answered."""
@@ -177,6 +184,24 @@ def test_the_least_recently_used_goes_where_all_hold_too_much(executor: Executor
     assert has_left(b, executor)
 
 
+def test_it_reports_which_problems_it_keeps_prepared(executor: Executor) -> None:
+    def digests(*sources: str) -> set[str]:
+        return {Problem(name=source, source=source).digest for source in sources}
+
+    executor.ask("a")
+    executor.ask("b")
+    assert digests("a", "b") == executor.prepared
+
+    executor.ask("large")  # the least recently used makes room
+    executor.ask("large")
+    assert digests("b", "large") == executor.prepared
+
+    executor.send("dies")
+    executor.hear()
+    executor.ask("large")
+    assert digests("b", "large") == executor.prepared
+
+
 def test_those_that_are_kept_end_with_the_relay() -> None:
     one = Executor()
     kept = [one.ask("x"), one.ask("y")]
@@ -221,4 +246,7 @@ def test_a_request_for_another_kind_of_machine_is_refused(executor: Executor) ->
     answer = executor.hear()
 
     assert isinstance(answer, RequestRefused)
-    assert answer.error.startswith("it is for another, and this is a machine")
+    assert answer.other_class
+    assert answer.error.startswith(
+        "it is for a machine of kind 'another', and there is only 'a machine'"
+    )

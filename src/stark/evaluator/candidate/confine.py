@@ -46,6 +46,9 @@ class Place:
     cpu_s: int | None = None
     """Limit of each process's processor time in seconds, or None for no limit."""
 
+    yields: bool = False
+    """Whether its processes leave the cores to whatever else runs. Hostile ones can take this back."""
+
 
 def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> None:
     """Create the namespaces, apply the place's folder, environment and limits, and make `output` stdout and stderr.
@@ -73,6 +76,8 @@ def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> N
         os.dup2(source, target)
     os.chdir(place.folder)
     bounds.bound(place.memory_bytes, place.cpu_s)
+    if place.yields:
+        bounds.yield_cores()
 
 
 def close(layers: frozenset[Layer], place: Place) -> None:

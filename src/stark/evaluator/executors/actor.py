@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import itertools
 import socket
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stark import __version__
 from stark.core.errors import JudgeDied, JudgeUnavailable
+from stark.evaluator.executors.desk import Desk
+from stark.evaluator.executors.engine import IDLE_S, PING_S, ray
 from stark.evaluator.executors.judges import CommandJudge
-from stark.evaluator.protocol import Answer, JudgeFailed, request_adapter
-
-PING_S = 5.0
-"""Seconds between two pings of a driver. They tell it what a judge has prepared and who else waits for it."""
+from stark.evaluator.protocol import SERVICE, Answer, JudgeFailed, request_adapter
 
 DEAD_S = 3 * PING_S
 """Seconds without a ping after which a driver's requests are cancelled."""
-
-IDLE_S = 60.0
-"""Seconds without a ping from any driver after which an actor ends, so that the cluster can use its place."""
-
-
-def ray() -> Any:
-    """The package, which is large and imported only where it is used."""
-    return importlib.import_module("ray")
 
 
 class Load(NamedTuple):
@@ -37,7 +27,7 @@ class Load(NamedTuple):
 
     requests: int
     problems: list[str]
-    """Digests of those that its judge has prepared."""
+    """Digests of those that its judge keeps prepared."""
 
 
 class Greeting(NamedTuple):
@@ -55,9 +45,17 @@ class Greeting(NamedTuple):
 class Host:
     """The actor: one judge, and the requests of all drivers."""
 
-    def __init__(self, device: str, threads: str | None, command: Sequence[str] | None) -> None:
-        """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves."""
+    def __init__(
+        self, device: str, threads: str | None, command: Sequence[str] | None, away: bool
+    ) -> None:
+        """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves.
+
+        With `away`, the judge asks builders for each build first.
+        """
         environment = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
+        self._desk = Desk() if away else None
+        if self._desk is not None:
+            environment.append(f"{SERVICE}={self._desk.socket}")
         judge = command or [sys.executable, "-m", "stark.evaluator.judge", "--device", device]
         self._judge = CommandJudge(["env", *environment, *judge], self._notice)
         self._said = ""
@@ -70,15 +68,18 @@ class Host:
 
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
-    async def greet(self) -> Greeting:
-        """Start the judge."""
-        hello, error = "", ""
+    async def greet(self, builders: Mapping[str, Any]) -> Greeting:
+        """Start the judge, which these actors build for."""
+        said, error = "", ""
         self._judge.failure = None
         try:
-            hello = (await self._judge.start()).hello.model_dump_json()
+            hello = (await self._judge.start()).hello
+            said = hello.model_dump_json()
+            if self._desk is not None:
+                await self._desk.open(builders, hello)
         except JudgeUnavailable as failure:
             error = str(failure)
-        return Greeting(__version__, socket.gethostname(), hello, error)
+        return Greeting(__version__, socket.gethostname(), said, error)
 
     async def ask(self, driver: str, line: str, alone: bool) -> tuple[str, Load]:
         """Pass a request to the judge. The answer may be JudgeFailed."""
@@ -104,9 +105,11 @@ class Host:
     async def end(self) -> None:
         """End the judge."""
         await self._judge.close()
+        if self._desk is not None:
+            self._desk.close()
 
     def _load(self) -> Load:
-        return Load(self._judge.requests, list(self._judge.problems))
+        return Load(len(self._judge.open), list(self._judge.problems))
 
     def _notice(self, text: str) -> None:
         self._said = text
@@ -120,5 +123,5 @@ class Host:
                 if time.monotonic() - when > DEAD_S:
                     for asked in self._open[driver]:
                         asked.cancel()
-        await self._judge.close()
+        await self.end()
         ray().kill(ray().get_runtime_context().current_actor)

@@ -49,6 +49,13 @@ class Executor(Protocol):
         """Use only machines in whose kind this text occurs: times of other kinds are not comparable."""
         ...
 
+    def on(self, device_class: str) -> Executor:
+        """The same judges, but those in whose kind this text occurs, whatever this executor is bound to.
+
+        It shares everything that this executor has started, and closing it stops nothing.
+        """
+        ...
+
     async def close(self) -> None:
         """Stop everything that the executor started."""
         ...
@@ -75,8 +82,13 @@ class RequestingExecutor(ABC):
         self._tools = tools or Tools()
 
     def bind(self, device_class: str) -> None:
-        """See `Executor.bind`. An executor that several runs share keeps the first kind."""
-        self._device_class = self._device_class or device_class
+        """See `Executor.bind`. An executor that several runs share keeps the first kind, which may get a fuller name."""
+        if (self._device_class or "") in device_class:
+            self._device_class = device_class
+
+    def on(self, device_class: str) -> Executor:
+        """See `Executor.on`."""
+        return _View(self, device_class, self._limits, self._tools)
 
     async def describe(self, problem: Problem) -> Reference:
         """See `Executor.describe`."""
@@ -207,3 +219,21 @@ class RequestingExecutor(ABC):
     @abstractmethod
     async def answer(self, request: AnyRequest) -> Answer:
         """Answer a request within the limits that it contains. Replaces the request's id. Raises JudgeUnavailable."""
+
+
+class _View(RequestingExecutor):
+    """Another executor, bound to a kind of machine of its own."""
+
+    def __init__(
+        self, whole: RequestingExecutor, device_class: str, limits: Limits, tools: Tools
+    ) -> None:
+        super().__init__(limits, tools)
+        self._whole = whole
+        self.bind(device_class)
+
+    async def close(self) -> None:
+        """The whole executor ends what it has started."""
+
+    async def answer(self, request: AnyRequest) -> Answer:
+        """See `RequestingExecutor.answer`."""
+        return await self._whole.answer(request)

@@ -15,7 +15,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,10 @@ from urllib.parse import parse_qsl
 from stark import __version__
 from stark.core.errors import JudgeDied, JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
-from stark.evaluator.executors.actor import PING_S, Greeting, Host, Load, ray
+from stark.core.toolchain import Toolchain
+from stark.evaluator.executors.actor import Greeting, Host, Load
+from stark.evaluator.executors.builders import Builders, build_nodes
+from stark.evaluator.executors.engine import PING_S, ray
 from stark.evaluator.executors.judges import CLOSED, PREPARING, JudgesExecutor
 from stark.evaluator.protocol import (
     Answer,
@@ -64,27 +67,33 @@ class ActorLost(Exception):
 class ActorJudge:
     """An actor, as seen from a driver."""
 
-    def __init__(self, create: Callable[[], Any], on_notice: Callable[[str], None]) -> None:
-        """`create` creates the actor, or finds it if another driver has created it."""
+    def __init__(
+        self,
+        create: Callable[[], Any],
+        on_notice: Callable[[str], None],
+        builders: Mapping[str, Any],
+    ) -> None:
+        """`create` creates the actor, or finds it if another driver has created it. `builders` are actors, by name."""
         self.failure: JudgeUnavailable | None = None
         self.greeting: Greeting | None = None
         """Set while the judge is ready."""
 
-        self._create, self._on_notice = create, on_notice
+        self.device_class: str | None = None
+        """The kind of machine on which the actor was last ready."""
+
+        self._create, self._on_notice, self._builders = create, on_notice, builders
         self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
         self._actor: Any = None
         self._reported = Load(0, [])
-        self._asked: set[str] = set()
-        """Digests of the problems that this driver has asked about."""
+        self._open: list[str] = []
+        """The digest of the problem of each of this driver's requests without an answer."""
 
-        self._requests = 0
         self._starting = asyncio.Lock()
         self._pinging: asyncio.Task[None] | None = None
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """See `Judge.ask`. Raises ActorLost if the actor dies, which is no candidate's fault."""
-        self._requests += 1
-        self._asked.add(request.problem.digest)
+        self._open.append(request.problem.digest)
         try:
             await self.start()
             asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
@@ -97,7 +106,7 @@ class ActorJudge:
             self._lose()
             raise ActorLost(_first_line(error)) from error
         finally:
-            self._requests -= 1
+            self._open.remove(request.problem.digest)
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
             raise JudgeDied(answer.error)
@@ -106,8 +115,8 @@ class ActorJudge:
     def load(self, problem: str) -> tuple[float, int]:
         """See `Judge.load`. Counts the requests and problems of all drivers."""
         absent = 0.0 if self.greeting is not None else ABSENT
-        problems = self._asked.union(self._reported.problems)
-        requests = max(self._requests, self._reported.requests)
+        problems = {*self._open, *self._reported.problems}
+        requests = max(len(self._open), self._reported.requests)
         return absent + requests + (0.0 if problem in problems else PREPARING), len(problems)
 
     async def start(self) -> None:
@@ -117,11 +126,12 @@ class ActorJudge:
                 raise self.failure
             if self.greeting is None:
                 self._actor = self._create()
-                greeting = Greeting(*await self._actor.greet.remote())
+                greeting = Greeting(*await self._actor.greet.remote(self._builders))
                 if (fault := _fault_of(greeting)) is not None:
                     self.failure = JudgeUnavailable(fault)
                     raise self.failure
                 self.greeting = greeting
+                self.device_class = Hello.model_validate_json(greeting.hello).device_class
                 self._pinging = asyncio.create_task(self._ping())
 
     async def close(self) -> None:
@@ -137,8 +147,7 @@ class ActorJudge:
                 await self._actor.end.remote()
 
     def _lose(self) -> None:
-        self.greeting, self._reported = None, Load(0, [])
-        self._asked.clear()
+        self.greeting, self.device_class, self._reported = None, None, Load(0, [])
         if self._pinging is not None:
             self._pinging.cancel()
 
@@ -152,7 +161,7 @@ class ActorJudge:
 
 @dataclass(frozen=True)
 class Wish:
-    """What `ray:ADDRESS?device=cpu&judges=8&cpus=2` says."""
+    """What `ray:ADDRESS?device=cpu&judges=8&cpus=2&builders=1` says."""
 
     address: str | None
     """Of a cluster; None for one on this machine that ends with this process."""
@@ -160,6 +169,7 @@ class Wish:
     device: str | None
     judges: int | None
     cpus: int
+    builders: int | None
 
     @classmethod
     def parse(cls, text: str) -> Wish:
@@ -170,11 +180,13 @@ class Wish:
             device = given.pop("device", None)
             judges = int(given.pop("judges")) if "judges" in given else None
             cpus = int(given.pop("cpus", 1))
+            builders = int(given.pop("builders")) if "builders" in given else None
             if (
                 given
                 or device not in (None, "cpu", "cuda")
                 or cpus < 1
                 or (judges is not None and judges < 1)
+                or (builders is not None and builders < 0)
             ):
                 raise ValueError
         except ValueError:
@@ -182,7 +194,7 @@ class Wish:
                 f"cannot read the executor ray:{text}; write ray, ray:ADDRESS, or for instance "
                 "ray:ADDRESS?device=cpu&judges=8&cpus=2"
             ) from None
-        return cls(address or None, device, judges, cpus)
+        return cls(address or None, device, judges, cpus, builders)
 
 
 class RayExecutor(JudgesExecutor[ActorJudge]):
@@ -194,13 +206,17 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         limits: Limits | None = None,
         tools: Tools | None = None,
         command: Sequence[str] | None = None,
+        build_command: Sequence[str] | None = None,
     ) -> None:
-        """`text` is what follows `ray:` (see `Wish`). `command` starts another judge than STARK's own.
+        """`text` is what follows `ray:` (see `Wish`). `command` starts another judge than STARK's own, `build_command`
+        another build service.
 
         Raises UsageError if the text cannot be read or Ray is not installed.
         """
         super().__init__(limits, tools)
         self._wish, self._command = Wish.parse(text), command
+        self._build_command = build_command
+        self._builders: Builders | None = None
         if importlib.util.find_spec("ray") is None:
             raise UsageError("the executor ray needs Ray: pip install 'stark-kernels[ray]'")
         self._opening = asyncio.Lock()
@@ -214,11 +230,11 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         """See `JudgesExecutor.start`. Waits for one judge; others join when the cluster finds places for them."""
         await self._ready()
 
-    async def hellos(self) -> dict[str, Hello | str]:
-        """See `JudgesExecutor.hellos`. Waits a while for judges that have no place yet."""
+    async def hellos(self) -> dict[str, Hello | Toolchain | str]:
+        """See `JudgesExecutor.hellos`. Waits a while for judges and builders that have no place yet."""
         await self._ready()
         await asyncio.wait(self._starts, timeout=HELLOS_S)
-        found: dict[str, Hello | str] = {}
+        found: dict[str, Hello | Toolchain | str] = {}
         for number, judge in enumerate(self._judges):
             if judge.greeting is None:
                 reason = str(judge.failure or "it waits for a place in the cluster")
@@ -226,6 +242,9 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             else:
                 hello = Hello.model_validate_json(judge.greeting.hello)
                 found[f"judge {number} on {judge.greeting.node}"] = hello
+        if self._builders is not None:
+            hellos = [each for each in found.values() if isinstance(each, Hello)]
+            found |= await self._builders.described(hellos, HELLOS_S)
         return found
 
     async def close(self) -> None:
@@ -234,6 +253,8 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         for task in self._starts:
             task.cancel()
         await asyncio.gather(*self._starts, return_exceptions=True)
+        if self._builders is not None:
+            await self._builders.close()
         if self._ours:
             self._ours = False
             await asyncio.gather(*(judge.end() for judge in self._judges))
@@ -275,7 +296,19 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
     async def _open(self) -> None:
         """Connect, and create the actors or find them."""
         await asyncio.to_thread(self._connect)
-        cuda, number = self._judges_wanted()
+        nodes, gpus = ray().nodes(), int(ray().cluster_resources().get("GPU", 0))
+        cuda = self._wish.device == "cuda" or (self._wish.device is None and gpus > 0)
+        # On a CPU, builders would take the judges' places, so they must be asked for.
+        places = build_nodes(nodes, self._wish.builders if cuda else self._wish.builders or 0)
+        number = self._wish.judges or (gpus if cuda else _alive(nodes) - len(places))
+        if not number:
+            raise JudgeUnavailable(
+                "the Ray cluster has no place for judges now; say how many it should make room for, as in "
+                "ray:ADDRESS?device=cuda&judges=8, or use device=cpu and fewer builders"
+            )
+        self._builders = Builders(places, NAMESPACE, self._build_command)
+        if not cuda:
+            await self._builders.wait(HELLOS_S)  # a judge must not take a part of a builder's node
         device, threads = "cuda:0" if cuda else "cpu", os.environ.get("OMP_NUM_THREADS")
         needs = {"num_gpus": 1} if cuda else {"num_cpus": self._wish.cpus}
         for index in range(number):
@@ -293,8 +326,9 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
                     max_concurrency=1000,
                 )
             )
-            create = partial(actor.remote, device, threads, self._command)
-            self._judges.append(ActorJudge(create, partial(self._notified, index)))
+            create = partial(actor.remote, device, threads, self._command, bool(places))
+            notified, builders = partial(self._notified, index), self._builders.actors
+            self._judges.append(ActorJudge(create, notified, builders))
         self._starts = [asyncio.create_task(_start(judge)) for judge in self._judges]
 
     def _connect(self) -> None:
@@ -323,18 +357,9 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             raise JudgeUnavailable(f"{where}: {_first_line(error)}") from error
         self._ours = address is None
 
-    def _judges_wanted(self) -> tuple[bool, int]:
-        """Whether judges need GPUs, and how many there should be. Raises JudgeUnavailable."""
-        gpus = int(ray().cluster_resources().get("GPU", 0))
-        nodes = sum(bool(node["Alive"]) for node in ray().nodes())
-        cuda = self._wish.device == "cuda" or (self._wish.device is None and gpus > 0)
-        number = self._wish.judges or (gpus if cuda else nodes)
-        if not number:
-            raise JudgeUnavailable(
-                "the Ray cluster has no GPU now; say how many it should make room for, as in "
-                "ray:ADDRESS?device=cuda&judges=8, or use device=cpu"
-            )
-        return cuda, number
+
+def _alive(nodes: Sequence[Mapping[str, Any]]) -> int:
+    return sum(bool(node["Alive"]) for node in nodes)
 
 
 async def _start(judge: ActorJudge) -> None:

@@ -7,6 +7,7 @@ of the request's content, so an existing answer is reused for a while. Requests 
 a temporary name and then renamed, so that a reader never sees an incomplete file. A claim is deleted
 after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. If
 nobody waits for an answer any more, it deletes the request, and the worker gives up. All other files stay.
+A worker leaves requests for other kinds of machines to workers that run on those.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -123,18 +124,19 @@ class FolderExecutor(RequestingExecutor):
             if not asked.exists():
                 _write_atomically(asked, request)
             if time.monotonic() - began > NOTICE_AFTER_S and not self._notice_given:
-                self._note_missing_worker()
+                self._note_missing_worker(request.device_class)
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
 
-    def _note_missing_worker(self) -> None:
+    def _note_missing_worker(self, device_class: str | None) -> None:
         """Report on stderr if no worker is active. Stdout is reserved for results."""
         if any(_is_live(claim) for claim in (self._folder / "claims").iterdir()):
             return
         self._notice_given = True
+        which = f"a machine of kind {device_class!r}" if device_class else "the machine"
         sys.stderr.write(
             f"waiting for a worker; run `stark worker {self._folder}` "
-            "on the machine that should judge candidates\n"
+            f"on {which} that should judge candidates\n"
         )
 
 
@@ -162,10 +164,13 @@ async def serve_folder(
     """
     require_requests(folder)
     working: dict[str, asyncio.Task[Answer | None]] = {}
+    left: set[str] = set()
+    """The requests for other kinds of machines."""
+
     answered, ends_at = 0, time.monotonic()
     try:
         while True:
-            for name in _claim_waiting(folder, IN_FLIGHT - len(working)):
+            for name in _claim_waiting(folder, IN_FLIGHT - len(working), left):
                 working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
@@ -179,7 +184,9 @@ async def serve_folder(
                 task = working.pop(name)
                 answer = None if task.cancelled() else task.result()
                 report(_summary(name, answer))
-                if answer is not None:
+                if _is_for_others(answer):
+                    left.add(name)
+                elif answer is not None:
                     answered += 1
                     ends_at = time.monotonic() + LINGER_POLLS * POLL_S[1]
             for name, task in working.items():
@@ -195,7 +202,7 @@ async def serve_folder(
 async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Answer | None:
     """Answer one request and release its claim. Returns None if the request's file no longer exists.
 
-    Refuses a request that cannot be parsed.
+    Refuses a request that cannot be parsed. No answer is written to a request for another kind of machine.
     """
     asked, result = _paths(folder, name)
     try:
@@ -209,7 +216,8 @@ async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Ans
             answer: Answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
         else:
             answer = await _answer(folder / "claims" / name, judges, request)
-        _write_atomically(result, answer)
+        if not _is_for_others(answer):
+            _write_atomically(result, answer)
         return answer
     finally:
         (folder / "claims" / name).unlink(missing_ok=True)
@@ -227,11 +235,18 @@ async def _answer(claim: Path, judges: RequestingExecutor, request: AnyRequest) 
         return RequestRefused(id=request.id, error=str(error))
 
 
+def _is_for_others(answer: Answer | None) -> bool:
+    """Whether a request was refused because it is for another kind of machine."""
+    return isinstance(answer, RequestRefused) and answer.other_class
+
+
 def _summary(name: str, answer: Answer | None) -> str:
     """A one-line summary of the answer."""
     match answer:
         case None:
             return f"{name} was withdrawn"
+        case RequestRefused(other_class=True):
+            return f"{name} is left to another worker: {answer.error}"
         case RequestRefused():
             return answer.error
         case Evaluated():
@@ -239,11 +254,12 @@ def _summary(name: str, answer: Answer | None) -> str:
     return f"{name} {answer.kind.replace('_', ' ')}"
 
 
-def _claim_waiting(folder: Path, most: int) -> list[str]:
-    """Claim up to `most` requests that have neither a result nor a live claim, oldest first."""
+def _claim_waiting(folder: Path, most: int, left: Collection[str]) -> list[str]:
+    """Claim up to `most` requests that have neither a result nor a live claim, oldest first, but those in `left`."""
     waiting = sorted((folder / "requests").glob("*.json"), key=_written_at)
-    names = (path.stem for path in waiting if not _paths(folder, path.stem)[1].exists())
-    claimed = (name for name in names if _claim(folder / "claims" / name))
+    names = (path.stem for path in waiting if path.stem not in left)
+    open_ = (name for name in names if not _paths(folder, name)[1].exists())
+    claimed = (name for name in open_ if _claim(folder / "claims" / name))
     return list(islice(claimed, most))
 
 

@@ -28,6 +28,7 @@ from stark.evaluator.protocol import (
     Hello,
     JudgeFailed,
     Notice,
+    PreparedProblems,
     answer_adapter,
 )
 
@@ -62,6 +63,9 @@ class JudgeProcess:
 
         self.alive = True
         """Whether the judge accepts requests. False after it exited."""
+
+        self.problems: frozenset[str] = frozenset()
+        """Digests of the problems that it keeps prepared."""
 
         self._on_notice = on_notice
         self._process = process
@@ -153,6 +157,9 @@ class JudgeProcess:
                 answer = answer_adapter.validate_json(line)
                 if isinstance(answer, Notice):
                     self._on_notice(answer.text)
+                    continue
+                if isinstance(answer, PreparedProblems):
+                    self.problems = frozenset(answer.problems)
                     continue
                 waiting = None if isinstance(answer, Hello) else self._waiting.get(answer.id)
                 if waiting is None or waiting.done():  # it was cancelled

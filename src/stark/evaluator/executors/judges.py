@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from stark.core.errors import DeadlyRequest, JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
 from stark.core.judging import Limits, Tools
+from stark.core.toolchain import Toolchain
 from stark.evaluator.executors.base import RequestingExecutor
 from stark.evaluator.executors.judge_process import JudgeProcess, start_judge
 from stark.evaluator.protocol import (
@@ -28,6 +29,7 @@ from stark.evaluator.protocol import (
     Evaluated,
     Hello,
     RequestRefused,
+    refusal,
 )
 
 TRIES_ALONE = 3
@@ -45,6 +47,11 @@ class Judge(Protocol):
 
     failure: JudgeUnavailable | None
     """Why this judge takes no more requests, not even those that wait for its start; None if it does."""
+
+    @property
+    def device_class(self) -> str | None:
+        """The kind of machine that it runs on; None until it is known."""
+        ...
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Send a request and return its answer; with `alone`, while the judge does nothing else.
@@ -77,20 +84,21 @@ class CommandJudge:
         self.failure: JudgeUnavailable | None = None
         self.process: JudgeProcess | None = None
         self._on_notice = on_notice
-        self.requests = 0
-        """Number of requests without an answer, including those that wait for the judge to start."""
-
-        self.problems: set[str] = set()
-        """Digests of the problems that it was asked about. It is assumed to keep them prepared."""
+        self.open: list[str] = []
+        """The digest of the problem of each request without an answer. The request may wait for the judge to start."""
 
         self._starting = asyncio.Lock()
         self._gate = asyncio.Lock()
         """Held while a request runs alone, and otherwise only until a request is sent."""
 
+    @property
+    def device_class(self) -> str | None:
+        """See `Judge.device_class`."""
+        return None if self.process is None else self.process.hello.device_class
+
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """See `Judge.ask`."""
-        self.requests += 1
-        self.problems.add(request.problem.digest)
+        self.open.append(request.problem.digest)
         try:
             async with self._gate:
                 if alone and self.process is not None:
@@ -100,12 +108,18 @@ class CommandJudge:
                     return await answer
             return await answer
         finally:
-            self.requests -= 1
+            self.open.remove(request.problem.digest)
+
+    @property
+    def problems(self) -> set[str]:
+        """Digests of the problems that it keeps prepared, or will have to prepare for an open request."""
+        kept = self.process.problems if self.process is not None and self.process.alive else ()
+        return {*self.open, *kept}
 
     def load(self, problem: str) -> tuple[float, int]:
         """See `Judge.load`."""
         preparing = 0.0 if problem in self.problems else PREPARING
-        return self.requests + preparing, len(self.problems)
+        return len(self.open) + preparing, len(self.problems)
 
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""
@@ -153,8 +167,8 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
             raise failures[-1]
 
     @abstractmethod
-    async def hellos(self) -> dict[str, Hello | str]:
-        """Start all judges. By judge, what it says about itself, or why it does not start."""
+    async def hellos(self) -> Mapping[str, Hello | Toolchain | str]:
+        """Start all judges. By judge, what it says about itself, or why it does not start; also by builder, if there are."""
 
     async def answer(self, request: AnyRequest) -> Answer:
         """See `RequestingExecutor.answer`.
@@ -192,14 +206,15 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
 
     async def _works_without(self, request: Evaluate) -> bool:
         """Whether a judge can measure the problem's reference. If so, the candidate is at fault."""
-        probe = Describe(id=self._next(), problem=request.problem, limits=request.limits)
+        asked = {name: getattr(request, name) for name in ("problem", "limits", "device_class")}
+        probe = Describe(id=self._next(), **asked)
         try:
             return isinstance(await self._ask_once(probe, alone=True), Described)
         except JudgeDied:
             return False
 
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
-        """Send the request to the least busy judge that does not refuse it, for its machine is of another kind.
+        """Send the request to the least busy judge on a machine of the right kind. Judges of unknown kinds are asked.
 
         Raises JudgeDied and JudgeUnavailable.
         """
@@ -208,19 +223,21 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
             usable = self._judges
             for judge in usable:
                 judge.failure = None
-        refusal, failure = None, JudgeUnavailable(CLOSED)
+        failure, others = JudgeUnavailable(CLOSED), set[str]()
         for judge in sorted(usable, key=lambda judge: judge.load(request.problem.digest)):
-            try:
-                answer = await judge.ask(request, alone)
-            except JudgeUnavailable as error:
-                failure = error
-                continue
-            if not isinstance(answer, RequestRefused):
-                return answer
-            refusal = answer
-        if refusal is None:
-            raise failure
-        return refusal
+            kind = judge.device_class
+            if kind is None or (request.device_class or "") in kind:
+                try:
+                    answer = await judge.ask(request, alone)
+                except JudgeUnavailable as error:
+                    failure = error
+                    continue
+                if not (isinstance(answer, RequestRefused) and answer.other_class):
+                    return answer
+            others.add(judge.device_class or "unknown")
+        if others:
+            return refusal(request, others)
+        raise failure
 
 
 class CommandsExecutor(JudgesExecutor[CommandJudge]):

@@ -20,12 +20,14 @@ from stark.evaluator.candidate.sandbox.layers import left_out
 from stark.evaluator.judge.building.cache import (
     FOLDER,
     GIGABYTES,
+    BuildCache,
+    builds_below,
     cache_folder,
     locks_below,
     make_folder,
     most_gb,
 )
-from stark.evaluator.protocol import Hello, Notice
+from stark.evaluator.protocol import SERVICE, Hello, Notice
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.machine import Machine
@@ -45,29 +47,33 @@ def main() -> None:
 
     from stark.evaluator.judge.processes import cores
     from stark.evaluator.judge.processes.forkserver import Forkserver
-    from stark.languages import LANGUAGES
+    from stark.languages import preloaded
 
     # References would keep to a smaller number, and candidates need not. The forkserver and its children inherit it.
     os.environ["OMP_NUM_THREADS"] = str(cores.usable())
-    preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)
-    forkserver = Forkserver.start(preload)
+    forkserver = Forkserver.start(preloaded())
 
     # Idle threads of the judge must not spin on cores that a timed program needs.
     os.environ["OMP_WAIT_POLICY"] = "passive"
+    from stark.evaluator.judge.building.toolchain import toolchain_of
     from stark.evaluator.judge.lock import Slots
     from stark.evaluator.judge.relay import Relay
-    from stark.evaluator.judge.server import Judge
+    from stark.evaluator.judge.server import Building, Judge
 
     found, name = _measured(options.device, options.cache, answers)
-    builds, cache = Slots(forkserver.folder, options.builds), (options.cache, options.cache_gb)
+    cache = BuildCache(builds_below(options.cache), options.cache_gb * 1e9)
+    slots, toolchain = Slots(forkserver.folder, options.builds), toolchain_of(cache.root)
+    building = Building(slots, cache, toolchain, options.builders)
     relay = Relay(
-        lambda pipe, branch: Judge(pipe, branch, found, name, builds, *cache).serve(),
+        lambda pipe, branch: Judge(pipe, branch, found, name, building, options.cache).serve(),
         forkserver,
         answers,
         found.device_class,
     )
     sandbox = {**forkserver.sandbox}
-    relay.say(Hello(device=found.sheet, versions=found.versions, sandbox=sandbox))
+    relay.say(
+        Hello(device=found.sheet, versions=found.versions, sandbox=sandbox, toolchain=toolchain)
+    )
     relay.run(sys.stdin.fileno())
     relay.close()
     os._exit(0)
@@ -131,6 +137,13 @@ def _options() -> argparse.Namespace:
         default=most_gb(),
         help="size limit of the build cache in GB; the environment variable "
         f"{GIGABYTES} sets it too",
+    )
+    parser.add_argument(
+        "--builders",
+        type=Path,
+        default=os.environ.get(SERVICE),
+        help="socket of a build service, which is asked for each build first; the environment variable "
+        f"{SERVICE} sets it too",
     )
     options = parser.parse_args()
     if not DEVICES.fullmatch(options.device):

@@ -6,7 +6,8 @@ and propagates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -29,6 +30,7 @@ from stark.core.tunable import tunables
 from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
+from stark.evaluator.judge.building.packing import Received
 from stark.evaluator.judge.measuring import CpuClock, DeviceClock, correct, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
@@ -60,11 +62,22 @@ def check_statically(attempt: Attempt, device: Device) -> None:
         raise Verdict(BuildFailed(error=violation))
 
 
-def build(attempt: Attempt, builds: Builds) -> Built:
+@contextmanager
+def fetch(attempt: Attempt, builds: Builds) -> Iterator[Received | None]:
+    """The candidate's build, made on another machine; None if there is none. Raises Cancelled."""
+    with ExitStack() as kept:
+        with attempt.during("build"):
+            away = kept.enter_context(
+                builds.away(attempt.candidate, attempt.limits, attempt.patience)
+            )
+        yield away
+
+
+def build(attempt: Attempt, builds: Builds, away: Received | None) -> Built:
     """Compile the candidate's kernels by importing it once, without a device. Raises Verdict."""
     attempt.sandbox = builds.layers
     with attempt.during("build", attempt.limits.build_s):
-        built = builds.build(attempt.candidate, attempt.limits, attempt.patience)
+        built = builds.build(attempt.candidate, attempt.limits, attempt.patience, away)
     if built.error is not None:
         raise Verdict(BuildFailed(error=built.error, output=built.output))
     return built

@@ -15,7 +15,7 @@ from stark.core.base import digest
 from stark.core.device import Device, device_class
 from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
-from stark.languages import LANGUAGES
+from stark.languages import LANGUAGES, ready_for
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,9 @@ def measure(device: torch.device, cache: Path) -> Machine:
         versions["driver"] = _driver_version()
         versions["host CPU"] = processor.name()
     tools = dict.fromkeys(tool for language in LANGUAGES.values() for tool in language.tools)
-    versions["compilers"] = ", ".join(filter(None, (tool.found() for tool in tools)))
+    found_tools = dict.fromkeys(filter(None, (tool.found() for tool in tools)))
+    versions["compilers"] = ", ".join(found_tools)
+    versions["languages"] = ", ".join(ready_for("cuda" if device.type == "cuda" else "cpu"))
     found = measure_device(device, first=not (cache / "devices").exists())
     return Machine(device, best_known(found, cache), versions)
 

@@ -121,10 +121,10 @@ class PreparedReference:
         draw_s = time.monotonic() - begin
         self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
-        terms = Terms(self.precision, operations.precision)
+        terms = Terms(self.precision, operations.precision, stated=self.problem.declared.tolerance)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
         self.roofline = roofline(
-            self.program, drawn, outputs, self.sheet, operations.counted, self.precision
+            operations.least_bytes, operations.counted, self.sheet, self.precision
         )
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:

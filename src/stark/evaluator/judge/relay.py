@@ -24,8 +24,9 @@ from stark.evaluator.protocol import (
     AnyRequest,
     Cancel,
     JudgeFailed,
-    RequestRefused,
+    PreparedProblems,
     order_adapter,
+    refusal,
 )
 
 ENDING_S = 10.0
@@ -85,6 +86,9 @@ class Relay:
         self._leaving: list[int] = []
         """Processes that end as soon as the device is free."""
 
+        self._reported: set[str] = set()
+        """The digests of the problems that the executor knows to be prepared."""
+
     def run(self, requests: int) -> None:
         """Relay until the executor closes its end of the descriptor `requests`."""
         partial = b""
@@ -95,6 +99,7 @@ class Relay:
                 if isinstance(ready, Connection):
                     if pipes[ready] in self._processes.values():
                         self._hear(pipes[ready])
+                        self._report()
                     continue
                 read = os.read(requests, 1 << 20)
                 if not read:
@@ -103,6 +108,7 @@ class Relay:
                 for line in lines:
                     order = order_adapter.validate_json(line)
                     self._cancel(order) if isinstance(order, Cancel) else self._pass(order)
+                self._report()
 
     def close(self) -> None:
         """End all processes."""
@@ -116,17 +122,20 @@ class Relay:
         """Send a message to the executor."""
         self._write(answer.model_dump_json().encode())
 
+    def _report(self) -> None:
+        """Tell the executor which problems have a process, if that has changed."""
+        problems = {problem.split()[0] for problem in self._processes}
+        if problems != self._reported:
+            self._reported = problems
+            self.say(PreparedProblems(problems=tuple(problems)))
+
     def _write(self, line: bytes) -> None:
         self._out.write(line + b"\n")
         self._out.flush()
 
     def _pass(self, request: AnyRequest) -> None:
         if (request.device_class or "") not in self._device_class:
-            error = (
-                f"it is for {request.device_class}, and this is {self._device_class}; "
-                "times of both are not comparable, so start another run here"
-            )
-            self.say(RequestRefused(id=request.id, error=error))
+            self.say(refusal(request, [self._device_class]))
             return
         # Budgets, expected outputs and the roofline depend on the precision.
         problem = f"{request.problem.digest} {request.limits.precision}"

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,12 +24,21 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation, Untimed
 from stark.core.precision import Precision
 from stark.core.problem import Problem
+from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.attempt import Attempt, Cancelled, Verdict
 from stark.evaluator.judge.building.builds import Builds
-from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
-from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
+from stark.evaluator.judge.building.cache import BuildCache, locks_below
+from stark.evaluator.judge.building.packing import Received
+from stark.evaluator.judge.evaluate import (
+    build,
+    check_statically,
+    fetch,
+    finished,
+    generalizes,
+    run,
+)
 from stark.evaluator.judge.lock import DeviceLock, Slots
 from stark.evaluator.judge.machine import Machine
 from stark.evaluator.judge.prepared import PreparedReference
@@ -52,6 +62,7 @@ from stark.evaluator.protocol import (
     Hello,
     JudgeFailed,
     Notice,
+    PreparedProblems,
     ProblemRefused,
     RequestRefused,
 )
@@ -66,6 +77,19 @@ SHAPES_TRIED = 2
 """Largest number of other shapes at which effort `promote` verifies a candidate."""
 
 
+@dataclass(frozen=True)
+class Building:
+    """How a judge's processes build."""
+
+    slots: Slots
+    """One for each concurrent build."""
+
+    cache: BuildCache
+    toolchain: Toolchain
+    service: Path | None
+    """The socket of a build service."""
+
+
 class Judge:
     """Judges candidates for one problem and precision on one device, in a process of its own."""
 
@@ -75,18 +99,24 @@ class Judge:
         forkserver: Forkserver,
         machine: Machine,
         device_name: str,
-        builds: Slots,
+        building: Building,
         cache: Path,
-        cache_gb: float,
     ) -> None:
-        """`device_name` is one that no other device has. `builds` has a slot for each concurrent build."""
+        """`device_name` is one that no other device has. `cache` is the folder of caches and locks."""
         self.machine, self.device = machine, machine.device
         self.forkserver = forkserver
         self._pipe, self._pipe_lock = pipe, threading.Lock()
         self._device_lock = DeviceLock(locks_below(cache), device_name, os.getppid(), self._on_wait)
-        self._build_slots = builds
-        kept = BuildCache(builds_below(cache), cache_gb * 1e9)
-        self._builds = Builds(kept, self.machine.sheet, forkserver)
+        self._build_slots, sheet = building.slots, machine.sheet
+        architecture = sheet.architecture if sheet.kind == "cuda" else None
+        self._builds = Builds(
+            building.cache,
+            architecture,
+            building.toolchain,
+            forkserver,
+            building.service,
+            yields=architecture is not None,  # on a GPU's host, programs are timed meanwhile
+        )
         self._counters = Counters(forkserver, self.device)
         self._prepared: PreparedReference | None = None
         self._alone = threading.Event()
@@ -98,7 +128,7 @@ class Judge:
         self._latest: AnyRequest | None = None
         """The latest request that the problem's functions run for; they run for one at a time."""
 
-        self._pool = ThreadPoolExecutor(max_workers=len(builds) + 2)
+        self._pool = ThreadPoolExecutor(max_workers=len(building.slots) + 2)
 
     def serve(self) -> None:
         """Answer requests until the pipe closes, then end all that was started."""
@@ -164,18 +194,20 @@ class Judge:
         attempt = Attempt(request, self._open[request.id])
         try:
             check_statically(attempt, self.machine.sheet)
-            with self._builds.in_use(request.candidate):
-                return self._build_and_run(attempt, request)
+            with fetch(attempt, self._builds) as away, self._builds.in_use(request.candidate):
+                return self._build_and_run(attempt, request, away)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
 
-    def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation | Untimed:
-        """Build and run a candidate. Raises Verdict if the build fails."""
+    def _build_and_run(
+        self, attempt: Attempt, request: Evaluate, away: Received | None
+    ) -> Evaluation | Untimed:
+        """Build a candidate, or take the build that was made away, and run it. Raises Verdict if the build fails."""
         if request.tools.counters and self._prepared is not None:  # then the device is open
             self._counters.start(request.limits)
         # Timing on a CPU needs all cores, so nothing may be built meanwhile.
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
-            built = build(attempt, self._builds)
+            built = build(attempt, self._builds, away)
         with self._turn():
             if attempt.patience.ended:
                 raise Cancelled
@@ -285,7 +317,7 @@ class Judge:
 
     def _send(self, answer: Answer, last: bool = False) -> None:
         said = Said(answer.model_dump_json().encode(), last=last)
-        if not isinstance(answer, Hello | Notice):
+        if not isinstance(answer, Hello | Notice | PreparedProblems):
             said = said._replace(answers=answer.id)
         if self._prepared is not None:
             said = said._replace(held=self._prepared.held)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from stark.core.declared import Tolerance
 from stark.core.errors import ProblemError
-from stark.core.evaluation import Accuracy, Incorrect
+from stark.core.evaluation import Accuracy, Incorrect, Matched
 from stark.core.precision import CLASSES, Precision
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
@@ -91,8 +92,19 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
         meets=_met(comparisons),
         allclose=all(comparison.allclose for comparison in comparisons),
         oracle="float64" if prepared.trials.oracle_is_float64 else "float32",
+        stated=_stated(prepared.problem.declared.tolerance, found),
     )
     return Verified(accuracy, budgets)
+
+
+def _stated(
+    tolerance: Tolerance | None, found: Sequence[tuple[Trial, Comparison]]
+) -> Matched | None:
+    """How results for the problem's own inputs stand by another benchmark's tolerance, if the problem states one."""
+    if tolerance is None:
+        return None
+    shares = (each.matched for trial, each in found if trial.regime is None)
+    return Matched(tolerance=tolerance, share=min(each for each in shares if each is not None))
 
 
 def _met(comparisons: Sequence[Comparison]) -> Precision:

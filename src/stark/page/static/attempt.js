@@ -96,7 +96,8 @@ function changed(attempt) {
 }
 
 function evidence(attempt) {
-  const parts = [["Search", attempt.search], ["Final check", attempt.check]].filter(([, one]) => one);
+  const elsewhere = Object.entries(attempt.elsewhere).map(([kind, one]) => [`Final check on ${kind}`, one]);
+  const parts = [["Search", attempt.search], ["Final check", attempt.check], ...elsewhere].filter(([, one]) => one);
   const shown = attempt.check ?? attempt.search; // whose failure is told above
   return h("div", { class: "columns" }, parts.map(([name, judged]) => h("div", null,
     parts.length > 1 ? h("h3", null, name) : null,

@@ -16,7 +16,7 @@ from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
 from support.examples import guide_example
-from support.nodes import DEVICE
+from support.nodes import DEVICE, TOOLCHAIN
 
 SAID = """
 ninja build stdout:
@@ -95,9 +95,13 @@ def test_the_guides_example_is_built_for_one_architecture_and_a_later_build_stil
     cache = BuildCache(tmp_path, most_bytes=1e9)
 
     begin = time.monotonic()
-    built = Builds(cache, DEVICE, forkserver).build(candidate, Limits(), Patience())
+    built = Builds(cache, DEVICE.architecture, TOOLCHAIN, forkserver).build(
+        candidate, Limits(), Patience()
+    )
     took_s = time.monotonic() - begin
-    again = Builds(cache, DEVICE, forkserver).build(candidate, Limits(), Patience())
+    again = Builds(cache, DEVICE.architecture, TOOLCHAIN, forkserver).build(
+        candidate, Limits(), Patience()
+    )
 
     assert (None, None) == (built.error, again.error)
     assert took_s < 40

@@ -37,3 +37,31 @@ def test_what_no_formula_counts_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert flops_of(ATTENTION, (torch.empty(2, 8, 16, 32), odd, odd), {}, odd) is None
     assert flops_of(torch.ops.aten.relu, (odd,), {}, odd) is None
+
+
+def test_causal_attention_does_the_work_of_the_keys_that_queries_see(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(flop_counter.flop_registry, ATTENTION, formula_of_causal)
+    query, key = torch.empty(2, 8, 16, 32), torch.empty(2, 8, 20, 32)
+    of_a_pair = 4 * 2 * 8 * 32
+
+    assert of_a_pair * (16 * 17 // 2) == flops_of(
+        ATTENTION, (query, query, query, 0.0, True), {}, query
+    )
+    assert of_a_pair * (16 * 17 // 2) == flops_of(
+        ATTENTION, (query, key, key), {"is_causal": True}, query
+    )
+    assert of_a_pair * 16 * 16 == flops_of(ATTENTION, (query, query, query, 0.0, False), {}, query)
+
+
+def formula_of_causal(
+    query: Any, key: Any, value: Any, *_: object, out_val: object, **named: object
+) -> int:
+    return formula(query, key, value, out_val)
+
+
+def test_products_in_int8_count_as_others() -> None:
+    rows, columns = torch.empty(8, 16, dtype=torch.int8), torch.empty(16, 4, dtype=torch.int8)
+
+    assert 2 * 8 * 16 * 4 == flops_of(torch.ops.aten._int_mm, (rows, columns), {}, None)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -11,7 +9,6 @@ torch = pytest.importorskip("torch")
 
 from stark.core.device import Roofline
 from stark.core.precision import Precision
-from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
     Operations,
     _allows_tf32,
@@ -131,21 +128,13 @@ def test_a_product_in_parts_is_as_slow_as_its_parts_together() -> None:
 
 
 def test_the_fastest_arithmetic_that_is_accurate_enough_counts() -> None:
-    program: Any = SimpleNamespace(
-        run=lambda drawn: drawn.tensors[0] @ drawn.tensors[0], model=torch.nn.Identity()
-    )
-    product = torch.rand(64, 64)
     fast = CPU.model_copy(update={"peak_tflop_s": {"fp32": 1e-6, "bf16": 6e-6}})
+    counted, least_bytes = {"fp32": 2 * 64**3}, 2 * 4 * 64**2
 
-    found = roofline(program, Drawn([product], []), [product], fast, {"fp32": 2 * 64**3})
+    found = roofline(least_bytes, counted, fast)
 
     allowed: tuple[Precision, ...] = ("reference", "fp32-split", "tf32", "bf16")
-    fastest = [
-        roofline(
-            program, Drawn([product], []), [product], fast, {"fp32": 2 * 64**3}, each
-        ).arithmetic
-        for each in allowed
-    ]
+    fastest = [roofline(least_bytes, counted, fast, each).arithmetic for each in allowed]
 
     assert ["fp32", "bf16x3", "bf16x3", "bf16"] == fastest
     assert ("bf16x3", "fp32") == (found.arithmetic, found.own_arithmetic)

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.core.declared import Tolerance
 from stark.core.precision import CLASSES, Precision
 from stark.evaluator.judge.verify.mismatch import fault
 from stark.evaluator.judge.verify.oracle import DEFAULT_TERMS, Terms, compare, expect
@@ -36,6 +37,21 @@ def test_the_references_own_precision_passes() -> None:
 
     assert found.passes
     assert found.allclose
+
+
+def test_another_benchmarks_tolerance_is_reported_and_decides_nothing() -> None:
+    oracle = normal(64, 64)
+    stated = Tolerance(absolute=0.0, relative=1e-6, matched=0.5)
+    result = oracle.float()
+    result[:16] *= 1 + 1e-5  # within our budget, and beyond theirs
+    expected = expect(oracle, oracle.float(), Terms(stated=stated))
+
+    found = compare(result, expected)
+
+    assert (True, 0.75) == (found.passes, found.matched)
+    assert compare(result, expect(oracle, oracle.float())).matched is None
+    whole = torch.arange(4)
+    assert 1.0 == compare(whole, expect(whole, whole, Terms(stated=stated))).matched
 
 
 @pytest.mark.parametrize("lower", [torch.float16, torch.bfloat16])

@@ -1,26 +1,29 @@
 """Builds each candidate in a child process without a device, in a folder named by a digest.
 
 Different candidates build in parallel; the same candidate is built only once. The digest covers the
-source, the toolchain, the device and the Python environment, so a later judge finds the finished
-build unless it was evicted. Every run works on a copy of the build's files.
+source, the toolchain and the target, so a later judge finds the finished build unless it was evicted.
+Every run works on a copy of the build's files.
+
+A build service on another machine may have made the build. Its files are then imported here like a candidate that has
+been built before: if they fit, no compiler runs, and if they do not, they are thrown away.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stark.core.base import digest
 from stark.core.candidate import Candidate
-from stark.core.device import Device
 from stark.core.judging import Limits
+from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.confine import Place
+from stark.evaluator.judge.building.away import Wanted, fetched
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.complaints import PASSES_FAILED, first_errors
+from stark.evaluator.judge.building.packing import KEPT_BYTES, Received, Unusable
 from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Patience
@@ -41,9 +44,6 @@ NO_DEVICE = (
     "not compiled with CUDA enabled",
 )
 """What Triton and torch say where there is no GPU."""
-
-KEPT_BYTES = 512 << 20
-"""Most bytes that a build may leave. They are copied before every run of the candidate, and no time limit covers that."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,22 @@ class Built:
 class Builds:
     """Builds candidates into a cache, which several judges may share."""
 
-    def __init__(self, cache: BuildCache, device: Device, forkserver: Forkserver) -> None:
+    def __init__(
+        self,
+        cache: BuildCache,
+        architecture: str | None,
+        toolchain: Toolchain,
+        forkserver: Forkserver,
+        service: Path | None = None,
+        yields: bool = False,
+    ) -> None:
+        """`architecture` is that of the GPU, such as `sm_90`, or None to build for this CPU.
+
+        `service` is the socket of a build service. With `yields`, builds leave the cores to whatever else runs.
+        """
         self._cache, self._root = cache, cache.root
-        self._architecture = device.architecture if device.kind == "cuda" else None
-        self._target = f"{device.name} {device.architecture}"
-        self._forkserver = forkserver
+        self._architecture, self._toolchain = architecture, toolchain
+        self._forkserver, self._service, self._yields = forkserver, service, yields
         self._root.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -95,28 +106,77 @@ class Builds:
         """The sandbox layers around every build and every run."""
         return tuple(self._forkserver.layers())
 
+    def key(self, candidate: Candidate) -> str:
+        """Names the candidate's build."""
+        return self._toolchain.key(candidate, self._architecture)
+
     def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
         """Locks a build. Enter it before the build, and leave it after the last use."""
-        return self._cache.in_use(self._key(candidate))
+        return self._cache.in_use(self.key(candidate))
 
-    def build(self, candidate: Candidate, limits: Limits, patience: Patience) -> Built:
-        """Build the candidate, or return its existing build.
+    def away(
+        self, candidate: Candidate, limits: Limits, patience: Patience
+    ) -> AbstractContextManager[Received | None]:
+        """Ask the build service for a build that is not in the cache. Gives None if there is nothing to fetch.
+
+        The service may share the cache, so the build must not be in use by the caller.
+        """
+        key, compiles_later = self.key(candidate), language(candidate.language).compiles_when_called
+        if self._service is None or compiles_later or self._cache.complete(key):
+            return nullcontext()
+        wanted = Wanted(
+            key=key, candidate=candidate, architecture=self._architecture, limits=limits
+        )
+        return fetched(self._service, wanted, patience, self._root)
+
+    def build(
+        self,
+        candidate: Candidate,
+        limits: Limits,
+        patience: Patience,
+        away: Received | None = None,
+    ) -> Built:
+        """Build the candidate, or return its existing build, or the one that was made away.
 
         Raises ChildFailed if the build takes too long or needs too much memory. A compiler's
         errors are in the result.
         """
-        key = self._key(candidate)
+        key = self.key(candidate)
         built = Built(self._root / key)
         if self._cache.complete(key) and built.printed.exists() and built.kept.exists():
             return replace(built, output=built.printed.read_text())
+        if away is not None:
+            if away.packed.error is not None:
+                return replace(built, error=away.packed.error, output=away.packed.output)
+            with suppress(Unusable, ChildFailed):
+                found = self._imported(key, candidate, limits, patience, away)
+                if found.error is None:
+                    return found
+            patience.left_s = limits.build_s  # the candidate is not to blame
+        return self._imported(key, candidate, limits, patience)
+
+    def _imported(
+        self,
+        key: str,
+        candidate: Candidate,
+        limits: Limits,
+        patience: Patience,
+        away: Received | None = None,
+    ) -> Built:
+        """Import the candidate in a folder that is empty, or holds what was built away."""
+        built = Built(self._root / key)
         # Remains of an interrupted build, such as lock files, would block this one.
         self._cache.forget(key)
         built.work.mkdir(parents=True)
         built.source.write_text(candidate.source)
+        if away is not None:
+            away.unpack(built.work)
         error, output = self._import_without_device(built, candidate, limits, patience)
         if error is not None:
             error = complaint(built, error, output, candidate.source)
             return replace(built, error=error, output=output)
+        if away is not None:
+            output = away.packed.output + output
         built.work.rename(built.kept)
         built.printed.write_text(output)
         self._cache.note(key)
@@ -136,11 +196,6 @@ class Builds:
         finally:
             folders.remove(built.work)
 
-    def _key(self, candidate: Candidate) -> str:
-        # Builds contain the paths of included files, so each Python environment has its own builds.
-        toolchain = language(candidate.language).toolchain()
-        return digest(candidate.source, toolchain, self._target, sys.prefix)
-
     def _import_without_device(
         self, built: Built, candidate: Candidate, limits: Limits, patience: Patience
     ) -> tuple[str | None, str]:
@@ -151,6 +206,7 @@ class Builds:
             child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
             readable=(str(built.source),),
             cpu_s=processor_s(limits.build_s),
+            yields=self._yields,
         )
         child = self._forkserver.fork(
             Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)

@@ -9,16 +9,41 @@ import torch
 from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import flop_registry
 
+SAME_WORK = {torch.ops.aten._int_mm: torch.ops.aten.mm}
+"""Operators without a formula in torch, and others that do as many operations."""
+
+
+def is_product(operator: Any) -> bool:
+    """Whether the operator's operations are counted."""
+    return SAME_WORK.get(operator, operator) in flop_registry
+
 
 def flops_of(operator: Any, args: Any, kwargs: Any, result: object) -> int | None:
-    """The operations of one call; None if torch has no formula for the operator or for these shapes."""
-    formula = flop_registry.get(operator)
+    """The operations of one call; None if torch has no formula for the operator or for these shapes.
+
+    Of causal attention, only those for keys that a query sees, about half.
+    """
+    formula = flop_registry.get(SAME_WORK.get(operator, operator))
     if formula is None:
         return None
     for given in (args, _with_all_heads(args)):
         with suppress(AssertionError, ValueError):
-            return int(formula(*given, **kwargs, out_val=result))
+            counted = int(formula(*given, **kwargs, out_val=result))
+            return round(counted * _share_seen(operator, args, kwargs))
     return None
+
+
+def _share_seen(operator: Any, args: Any, kwargs: Any) -> float:
+    """The share of all pairs of a query and a key that `is_causal` leaves; 1 for other operators."""
+    if "scaled_dot_product" not in str(operator):
+        return 1.0
+    names = (argument.name for argument in operator.default._schema.arguments)
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if not given.get("is_causal"):
+        return 1.0
+    queries, keys = given["query"].shape[-2], given["key"].shape[-2]
+    first = min(queries, keys)  # query i sees i + 1 keys, until it sees all
+    return float((first * (first + 1) / 2 + (queries - first) * keys) / (queries * keys))
 
 
 def _with_all_heads(args: Any) -> Any:

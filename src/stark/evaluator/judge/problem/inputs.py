@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,14 +157,20 @@ class Program:
         self._flags_known = True
         return [*returned, *(trial.tensors[index] for index in self.changes)]
 
-    def run(self, drawn: Drawn, seed: int = 0, mode: str | None = None) -> list[torch.Tensor]:
+    def run(
+        self,
+        drawn: Drawn,
+        seed: int = 0,
+        mode: str | None = None,
+        watching: AbstractContextManager[object] | None = None,
+    ) -> list[torch.Tensor]:
         """Run the reference in its own precision, in one of the modes of `candidate/backward.py` if `mode` names one.
 
-        Returns its outputs, then the inputs that it changed in place.
+        Returns its outputs, then the inputs that it changed in place. `watching` is entered for the call alone.
         """
         torch.manual_seed(seed)
         given = self._given(drawn)
-        with self._user_code("forward"), torch.no_grad():
+        with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
             returned = self._returned(self.model, drawn, given, mode)
         return [*returned, *(given[index] for index in self.changes)]
 

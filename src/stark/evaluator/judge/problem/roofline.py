@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
@@ -15,13 +15,13 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
 from stark.core.device import Device, Roofline
 from stark.core.precision import DEFAULT, Precision, looser
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.problem.flops import flops_of
+from stark.evaluator.judge.problem.flops import flops_of, is_product
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.traffic import Part, bytes_of, moved, nature, parts_of
 from stark.evaluator.judge.processes.placing import Placed
 
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
@@ -57,6 +57,7 @@ OWN_PRECISION: dict[str, Precision] = {
     "fp32": "reference",
     "tf32": "tf32",
     "bf16": "bf16",
+    "int8": "reference",
 }
 """The strictest class that admits each arithmetic of references."""
 
@@ -75,6 +76,7 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
     seconds = FIRST_S if first else LATER_S
     kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
     peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}
+    peaks["int8"] = _int8_rate(device, peaks["bf16"])
     with _on_separate_cores() if kind == "cpu" else nullcontext():
         bandwidth = bandwidth_now(device)
         if kind == "cpu":
@@ -115,31 +117,30 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
 
 
 def operations_of(program: Program, drawn: Drawn, kind: Literal["cuda", "cpu"]) -> Operations:
-    """Count the operations of one call of the reference."""
+    """Count the operations of one call of the reference, and the least bytes that it moves."""
     operations = Operations(kind)
-    with operations:
-        program.run(drawn)
+    results = program.run(drawn, watching=operations)
+    operations.returned(results[: len(results) - len(program.changes)])
+    if (
+        not operations.has_read
+    ):  # code without operators, such as a compiled function: it may read all
+        model = program.model
+        operations.read([*drawn.tensors, *model.parameters(), *model.buffers()])
     return operations
 
 
 def roofline(
-    program: Program,
-    drawn: Drawn,
-    outputs: list[torch.Tensor],
-    device: Device,
+    least_bytes: int,
     counted: Mapping[str, int],
+    device: Device,
     precision: Precision = DEFAULT,
 ) -> Roofline:
     """Compute the roofline from the reference's operations and the least bytes that it moves.
 
     `counted` are the operations by the reference's arithmetic. Each counts at the rate of the fastest arithmetic that
-    the precision admits. The least bytes are those of inputs, weights and outputs, each counted once. On a CPU, timed
-    calls find warm caches, so the bandwidth is that for as many bytes as the problem moves. On a GPU the cache
-    is cold, so the device's measured bandwidth applies.
+    the precision admits. On a CPU, timed calls find warm caches, so the bandwidth is that for as many bytes as the
+    problem moves. On a GPU the cache is cold, so the device's measured bandwidth applies.
     """
-    state = [*program.model.parameters(), *program.model.buffers()]
-    written = {t.data_ptr(): t for t in outputs}.values()  # a changed input may also be returned
-    least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
         bandwidth = bandwidth_of(device, least_bytes)
@@ -187,7 +188,7 @@ def _rate(arithmetic: str, peaks: Mapping[str, float]) -> float:
 
 
 class Operations(TorchDispatchMode):
-    """Counts the operations of matrix products, convolutions and attention, by the reference's arithmetic.
+    """Counts the operations of matrix products, convolutions and attention, by the reference's arithmetic, and bytes.
 
     As torch's FlopCounterMode, which does not tell types apart and imports the compiler.
     """
@@ -199,6 +200,32 @@ class Operations(TorchDispatchMode):
         self.precision: Precision = "reference"
         """The loosest class of all operations, also of those that are not counted, such as a conversion to float16."""
 
+        self._made: set[int] = set()
+        """Storages that operators made. All others are inputs, weights and constants."""
+
+        self._read: set[Part] = set()
+        self._written: set[Part] = set()
+        """Parts of the other storages that operators read and write, and what the call returns."""
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of what is read, each once, of what is written to inputs in place, and of what is returned."""
+        return bytes_of(self._read) + bytes_of(self._written)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether any operator read an input, a weight or a constant."""
+        return bool(self._read)
+
+    def read(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Note that the call reads these tensors."""
+        self._read |= set(parts_of(list(tensors)))
+
+    def returned(self, outputs: Iterable[torch.Tensor]) -> None:
+        """Note what the call returns, unless it was written in place already."""
+        in_place = {part.storage for part in self._written}
+        self._written |= {part for part in parts_of(list(outputs)) if part.storage not in in_place}
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Else torch imports its compiler, for three seconds, to exempt this class from it."""
@@ -208,18 +235,32 @@ class Operations(TorchDispatchMode):
         self, func: Any, types: object, args: Any = (), kwargs: Any = None
     ) -> object:
         operator, kwargs = getattr(func, "_overloadpacket", func), kwargs or {}
-        if operator not in flop_registry:
+        if not is_product(operator):
             with self:
                 found = func.decompose(*args, **kwargs)
-            result = func(*args, **kwargs) if found is NotImplemented else found
+            if found is not NotImplemented:
+                self._note(str(operator), found)
+                return found
+        result = func(*args, **kwargs)
+        self._note_traffic(func, args, kwargs, result)
+        if not is_product(operator):
             self._note(str(operator), result)
             return result
-        result = func(*args, **kwargs)
         given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
         arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
         self.counted[arithmetic] += flops_of(operator, args, kwargs, result) or 0
         self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
         return result
+
+    def _note_traffic(self, func: Any, args: Any, kwargs: Any, result: object) -> None:
+        """Note what an operator reads and writes outside of what the call itself has made."""
+        given = {part.storage for part in parts_of((args, kwargs))}
+        self._made |= {part.storage for part in parts_of(result)} - given
+        name, is_free = nature(func)
+        if not is_free:
+            read, written = moved(func, name, args, kwargs, result)
+            self._read |= {part for part in read if part.storage not in self._made}
+            self._written |= {part for part in written if part.storage not in self._made}
 
     def _note(self, operator: str, result: object) -> None:
         """Note an operation that is not counted and is less exact than float32: by TF32 in cuDNN, or by its result's type.
@@ -257,6 +298,8 @@ def arithmetic_of(convolving: bool, dtype: torch.dtype, kind: Literal["cuda", "c
     """PyTorch's arithmetic for operands of this type, by its precision flags."""
     if dtype in (torch.float64, torch.complex128):
         return "fp64"
+    if dtype in (torch.int8, torch.uint8):
+        return "int8"
     if dtype.itemsize < 4:
         return "bf16"
     return "tf32" if kind == "cuda" and _allows_tf32(convolving) else "fp32"
@@ -325,6 +368,14 @@ def _matrix_rate(
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
+def _int8_rate(device: torch.device, otherwise: float) -> float:
+    """The same for int8. `otherwise` where PyTorch has no such product: bfloat16 holds these numbers exactly."""
+    try:
+        return _matrix_rate(device, torch.int8, LATER_S)
+    except RuntimeError:
+        return otherwise
+
+
 def _cores_rate(dtype: torch.dtype, size: int, seconds: float) -> float:
     """Measure TFLOP/s of all of a CPU's threads together, each with products of its own.
 
@@ -338,7 +389,7 @@ def _cores_rate(dtype: torch.dtype, size: int, seconds: float) -> float:
         best_s, end = math.inf, time.monotonic() + seconds
         while time.monotonic() < end:
             begin = time.thread_time()
-            left @ left
+            _product(left)
             best_s = min(best_s, time.thread_time() - begin)
         return 2 * size**3 / best_s / 1e12
 
@@ -352,7 +403,12 @@ def _cores_rate(dtype: torch.dtype, size: int, seconds: float) -> float:
 
 def _product_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
     left = torch.randn(size, size, device=device).to(dtype)
-    return 2 * size**3 / _best_s(lambda: left @ left, device) / 1e12
+    return 2 * size**3 / _best_s(lambda: _product(left), device) / 1e12
+
+
+def _product(left: torch.Tensor) -> torch.Tensor:
+    """A square matrix by itself; in int8 by its transpose, in the order of memory that cuBLAS wants."""
+    return torch._int_mm(left, left.t()) if left.dtype == torch.int8 else left @ left
 
 
 @contextmanager

@@ -42,9 +42,11 @@ def checks(language: str) -> tuple[str, ...]:
     """The checks that are meaningful for a candidate in this language.
 
     Triton manages shared memory and barriers itself, and the other checks are known to report errors in correct Triton
-    kernels. `initcheck` is never run, because PyTorch's own kernels read uninitialized memory.
+    kernels; kernels in Gluon and CuTe DSL synchronize by the same instructions, such as mbarriers. `initcheck` is never
+    run, because PyTorch's own kernels read uninitialized memory.
     """
-    return ("memcheck",) if language == "triton" else ("memcheck", "racecheck", "synccheck")
+    generated = ("triton", "gluon", "cutedsl")
+    return ("memcheck",) if language in generated else ("memcheck", "racecheck", "synccheck")
 
 
 def findings(target: Target, check: str) -> list[str]:

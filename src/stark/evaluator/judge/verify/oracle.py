@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from stark.core.declared import Tolerance
 from stark.core.precision import (
     CLASSES,
     DEFAULT,
@@ -86,6 +87,9 @@ class Terms:
 
     bounded: bool = True
     """Whether a budget has a limit. It has none in a regime, whose inputs may be harder than the problem's own."""
+
+    stated: Tolerance | None = None
+    """What another benchmark accepts for the problem, which decides nothing here."""
 
 
 DEFAULT_TERMS = Terms()
@@ -193,6 +197,9 @@ class Comparison:
     allclose: bool
     """Whether it passes and is also close by KernelBench's rule."""
 
+    matched: float | None = None
+    """The share of elements within `Terms.stated`; None if there is none."""
+
     @property
     def passes_as_a_whole(self) -> bool:
         """Whether at most single elements or lines are wrong."""
@@ -284,7 +291,8 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     result, allowed = as_real(result), expected.eager_errors
     if expected.exact:
         equal = torch.equal(result, expected.eager)
-        return Comparison(EXACT, EXACT, 0.0, equal, CLASSES[0], equal)
+        matched = None if expected.terms.stated is None else float(equal)
+        return Comparison(EXACT, EXACT, 0.0, equal, CLASSES[0], equal, matched)
     errors = measure(result, expected.oracle, expected.scale)
     # The candidate may overflow in as many elements as the reference does.
     passes = (
@@ -297,7 +305,21 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     close = passes and all(
         _close(ours, theirs, tolerance) for ours, theirs in pieces(result, expected.eager)
     )
-    return Comparison(errors, allowed, expected.budget, passes, meets, close)
+    matched = _matched(result, expected.eager, expected.terms.stated)
+    return Comparison(errors, allowed, expected.budget, passes, meets, close, matched)
+
+
+def _matched(
+    result: torch.Tensor, eager: torch.Tensor, tolerance: Tolerance | None
+) -> float | None:
+    """The share of elements within a tolerance of the reference's own output."""
+    if tolerance is None:
+        return None
+    within = sum(
+        int(torch.isclose(ours, theirs, tolerance.relative, tolerance.absolute, True).sum())
+        for ours, theirs in pieces(result, eager)
+    )
+    return within / max(result.numel(), 1)
 
 
 def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:

@@ -1,0 +1,105 @@
+"""The actor of a builder in a Ray cluster: starts a build service on a node without judges, and carries its answers.
+
+A builder takes a whole node, so that builds share no core with what is timed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from stark.core.toolchain import Toolchain
+from stark.evaluator.executors.engine import IDLE_S, PING_S, ray
+from stark.evaluator.protocol import Hello
+
+ERROR_CHARS = 1000
+"""Characters at the end of a build service's output that are kept if it does not start."""
+
+
+class Builds(NamedTuple):
+    """What a builder says about itself."""
+
+    node: str
+    toolchain: Toolchain | None
+    """None if the build service does not start."""
+
+    error: str
+    """Why it does not."""
+
+    def fault(self, hello: Hello) -> str | None:
+        """Why the judge that says `hello` cannot use this builder, or None if it can."""
+        if self.toolchain is None:
+            return self.error
+        gpu = hello.device.architecture if hello.device.kind == "cuda" else None
+        difference = hello.toolchain.difference(self.toolchain, gpu)
+        return difference and (
+            f"judges do not use it, because {difference}; use the same image on every node"
+        )
+
+
+class Builder:
+    """The actor: one build service."""
+
+    def __init__(self, builds: int, command: Sequence[str] | None) -> None:
+        """`builds` is the largest number of concurrent builds. `command` starts another service than STARK's own."""
+        self._folder = Path(tempfile.mkdtemp(prefix="stark-builder-"))
+        self._socket, self._errors = self._folder / "socket", self._folder / "errors"
+        given = command or [sys.executable, "-m", "stark.evaluator.judge.building"]
+        self._command = [*given, str(self._socket), "--builds", str(builds)]
+        self._starting = asyncio.Lock()
+        self._process: Process | None = None
+        self._greeting: Builds | None = None
+        self._heard = time.monotonic()
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def greet(self) -> Builds:
+        """Start the build service if need be."""
+        async with self._starting:
+            self._greeting = self._greeting or await self._started()
+            return self._greeting
+
+    async def build(self, request: bytes) -> bytes:
+        """The build service's answer to a request. If this is cancelled, so is the build."""
+        reader, writer = await asyncio.open_unix_connection(self._socket)
+        try:
+            writer.write(request)
+            await writer.drain()
+            return await reader.read()
+        finally:
+            writer.close()
+
+    async def ping(self) -> None:
+        """Learn that a driver may need builds."""
+        self._heard = time.monotonic()
+
+    async def _started(self) -> Builds:
+        with self._errors.open("wb") as errors:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, stderr=errors, limit=1 << 24
+            )
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if line:
+            return Builds(socket.gethostname(), Toolchain.model_validate_json(line), "")
+        said = self._errors.read_text(errors="replace").strip()[-ERROR_CHARS:]
+        return Builds(socket.gethostname(), None, f"the build service does not start: {said}")
+
+    async def _watch(self) -> None:
+        """End this actor if nobody has pinged it for a while, or if its service has ended; then Ray starts it again."""
+        while time.monotonic() - self._heard < IDLE_S:
+            await asyncio.sleep(PING_S)
+            if self._greeting and self._process and self._process.returncode is not None:
+                os._exit(1)
+        if self._process and self._process.stdin:
+            self._process.stdin.close()  # it ends then
+        shutil.rmtree(self._folder, ignore_errors=True)
+        ray().kill(ray().get_runtime_context().current_actor)

@@ -1,0 +1,98 @@
+"""The builders of a Ray cluster as a driver sees them: which nodes they take, and what they say about themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from stark.core.toolchain import Toolchain
+from stark.evaluator.executors.builder import Builder, Builds
+from stark.evaluator.executors.engine import PING_S, ray
+from stark.evaluator.protocol import Hello
+
+PROCESSORS_PER_BUILD = 2
+"""As many compilers as one build may start at once (`MAX_JOBS`)."""
+
+
+def build_nodes(nodes: Iterable[dict[str, Any]], most: int | None) -> list[tuple[str, int]]:
+    """The ids and processors of the nodes without GPUs, at most `most`. All drivers choose the same ones."""
+    offered = sorted((node["NodeID"], node["Resources"]) for node in nodes if node["Alive"])
+    fitting = [
+        (name, int(has.get("CPU", 0)))
+        for name, has in offered
+        if has.get("CPU", 0) >= 1 and not has.get("GPU")
+    ]
+    return fitting[:most]
+
+
+class Builders:
+    """One builder on each of these nodes. Drivers of one cluster share them."""
+
+    def __init__(
+        self, nodes: Sequence[tuple[str, int]], namespace: str, command: Sequence[str] | None
+    ) -> None:
+        """Create the actors, or find them. They end a minute after the last driver has closed its own `Builders`."""
+        at = ray().util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        self.actors = {
+            f"builder {node}": ray()
+            .remote(Builder)
+            .options(
+                name=f"builder {node}",
+                namespace=namespace,
+                num_cpus=processors,
+                scheduling_strategy=at(node, soft=False),
+                get_if_exists=True,
+                lifetime="detached",
+                max_restarts=-1,
+                max_concurrency=1000,
+            )
+            .remote(max(1, processors // PROCESSORS_PER_BUILD), command)
+            for node, processors in nodes
+        }
+        """By name."""
+
+        self._greetings = [asyncio.create_task(_greeted(actor)) for actor in self.actors.values()]
+        self._pinging = [asyncio.create_task(_ping(actor)) for actor in self.actors.values()]
+
+    async def wait(self, limit_s: float) -> None:
+        """Wait until all have their places, or for so many seconds."""
+        if self._greetings:
+            await asyncio.wait(self._greetings, timeout=limit_s)
+
+    async def described(
+        self, hellos: Iterable[Hello], limit_s: float
+    ) -> dict[str, Toolchain | str]:
+        """By builder, its toolchain, or why one of the judges that say `hellos` cannot use it."""
+        await self.wait(limit_s)
+        found: dict[str, Toolchain | str] = {}
+        for number, task in enumerate(self._greetings):
+            if not task.done() or (greeting := task.result()) is None:
+                found[f"builder {number}"] = "it finds no place in the cluster, or its node is lost"
+                continue
+            faults = filter(None, (greeting.fault(hello) for hello in hellos))
+            found[f"builder {number} on {greeting.node}"] = (
+                next(faults, None) or greeting.toolchain or greeting.error
+            )
+        return found
+
+    async def close(self) -> None:
+        """Need no more builds."""
+        tasks = (*self._greetings, *self._pinging)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _greeted(actor: Any) -> Builds | None:
+    with suppress(ray().exceptions.RayError):
+        return Builds(*await actor.greet.remote())
+    return None
+
+
+async def _ping(actor: Any) -> None:
+    with suppress(ray().exceptions.RayError):
+        while True:
+            await actor.ping.remote()
+            await asyncio.sleep(PING_S)

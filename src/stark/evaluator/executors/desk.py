@@ -1,0 +1,124 @@
+"""Passes a judge's requests for builds to builders in a Ray cluster.
+
+A judge's processes connect to a socket of the judge's actor, one for each request. Requests and answers are the judge's and
+the build service's own. A connection that closes without an answer means that the judge must build by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stark.evaluator.executors.builder import Builds
+from stark.evaluator.executors.engine import ray
+from stark.evaluator.protocol import Hello
+
+LONGEST_REQUEST = 16 << 20
+"""Maximum length of a request in bytes."""
+
+WAIT_S = 60.0
+"""Seconds that requests wait for the first builder, after a driver has said which there are. To start one takes about 10."""
+
+
+@dataclass
+class Met:
+    """A builder, as seen from a judge's actor."""
+
+    actor: Any
+    greeting: asyncio.Task[Builds]
+    requests: int = 0
+
+    def works_for(self, hello: Hello) -> bool:
+        """Whether it is ready to build for the judge that says `hello`."""
+        known = self.greeting.done() and not self.greeting.cancelled()
+        if not known or self.greeting.exception() is not None:
+            return False
+        return self.greeting.result().fault(hello) is None
+
+
+class Desk:
+    """Where one judge sends requests for builds."""
+
+    def __init__(self) -> None:
+        self.socket = Path(tempfile.mkdtemp(prefix="stark-desk-")) / "socket"
+        self._server: asyncio.Server | None = None
+        self._met: dict[str, Met] = {}
+        self._hello: Hello | None = None
+        self._until = 0.0
+        """Until when requests wait for builders that are starting."""
+
+    async def open(self, builders: Mapping[str, Any], hello: Hello) -> None:
+        """Use these actors, by name, for the judge that says `hello`."""
+        self._hello, self._until = hello, time.monotonic() + WAIT_S
+        for name, actor in builders.items():
+            if name not in self._met or not self._met[name].works_for(hello):
+                self._met[name] = Met(actor, asyncio.create_task(_greeted(actor)))
+            self._met[name].actor = actor  # another driver may have started it anew
+        if self._server is None:
+            self._server = await asyncio.start_unix_server(
+                self._serve, self.socket, limit=LONGEST_REQUEST
+            )
+
+    def close(self) -> None:
+        """Remove the socket."""
+        shutil.rmtree(self.socket.parent, ignore_errors=True)
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Answer one request, or close the connection."""
+        with suppress(OSError, ValueError):  # the judge hung up, or its request is too long
+            request = await reader.readline()
+            builder = await self._free()
+            if builder is not None:
+                writer.write(await self._built(builder, request, reader))
+                await writer.drain()
+        writer.close()
+
+    async def _free(self) -> Met | None:
+        """The least busy builder, or None if there is none."""
+        while True:
+            waiting = [met.greeting for met in self._met.values() if not met.greeting.done()]
+            ready = [
+                met for met in self._met.values() if self._hello and met.works_for(self._hello)
+            ]
+            if ready:
+                return min(ready, key=lambda met: met.requests)
+            left_s = self._until - time.monotonic()
+            if not waiting or left_s <= 0:
+                return None
+            await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _built(self, builder: Met, request: bytes, reader: StreamReader) -> bytes:
+        """A builder's answer; empty if it is lost, or if the judge hangs up, which cancels the build."""
+        builder.requests += 1
+        asked = builder.actor.build.remote(request)
+        answer = asyncio.ensure_future(_result(asked))
+        hung_up = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait({answer, hung_up}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                ray().cancel(asked)
+            return await answer
+        except ray().exceptions.RayError:
+            if not hung_up.done():  # it is lost, and Ray may start it again
+                builder.greeting = asyncio.create_task(_greeted(builder.actor))
+            return b""
+        finally:
+            hung_up.cancel()
+            builder.requests -= 1
+
+
+async def _greeted(actor: Any) -> Builds:
+    return Builds(*await actor.greet.remote())
+
+
+async def _result(asked: Any) -> bytes:
+    stream: bytes = await asked
+    return stream

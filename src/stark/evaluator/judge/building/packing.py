@@ -1,0 +1,175 @@
+"""Packs the files of a build into one stream, and unpacks a stream that may be wrong in any way.
+
+A stream is one line of JSON (`Packed`), followed by the contents of the files. It has no form for links, special files,
+owners or modes other than "executable". Candidates write a build's files, so nothing in a stream is trusted: `receive`
+checks the key, the limits, the names and the digest before `unpack` writes anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import Field, ValidationError
+
+from stark.core.base import Frozen
+from stark.evaluator.judge.processes import folders
+
+KEPT_BYTES = 512 << 20
+"""Most bytes that a build may leave. They are copied before every run of the candidate, and no time limit covers that."""
+
+HEADER_BYTES = 32 << 20
+"""Maximum length of a stream's first line."""
+
+CHUNK = 1 << 20
+LONGEST_PATH = 2000
+
+
+class Unusable(Exception):
+    """A stream does not contain the build that was asked for."""
+
+
+class PackedFile(Frozen):
+    """One file of a build."""
+
+    path: str
+    """Relative to the build's folder."""
+
+    size: int = Field(ge=0)
+    changed_ns: int
+    """When it was last changed. By this, ninja decides whether anything must be compiled again."""
+
+    executable: bool
+
+
+class Packed(Frozen):
+    """The first line of a stream."""
+
+    key: str
+    """Of the build that was asked for."""
+
+    refusal: str | None = None
+    """Why nothing was built, if the candidate is not at fault."""
+
+    error: str | None = None
+    """The compilers' errors."""
+
+    output: str = ""
+    """What the build printed."""
+
+    files: tuple[PackedFile, ...] = ()
+    sha256: str = ""
+    """Over this line without its digest, then the contents."""
+
+    def hashed(self) -> hashlib._Hash:
+        """The digest of this line, to be updated with the contents."""
+        return hashlib.sha256(self.model_copy(update={"sha256": ""}).model_dump_json().encode())
+
+
+@dataclass(frozen=True)
+class Received:
+    """A stream that passed all checks."""
+
+    packed: Packed
+    contents: BinaryIO
+
+    def unpack(self, folder: Path) -> None:
+        """Write the files into an empty folder that nothing else writes to. Raises Unusable if two have one place."""
+        self.contents.seek(0)
+        try:
+            for file in self.packed.files:
+                place = folder / file.path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                descriptor = os.open(place, flags, 0o755 if file.executable else 0o644)
+                with os.fdopen(descriptor, "wb") as out:
+                    for chunk in _chunks(self.contents, file.size):
+                        out.write(chunk)
+                os.utime(place, ns=(file.changed_ns, file.changed_ns))
+        except (OSError, OverflowError) as error:
+            raise Unusable(f"its files cannot be written: {error}") from error
+
+
+def send(packed: Packed, folder: Path | None, out: BinaryIO) -> None:
+    """Write a build's stream: `packed`, completed by the regular files of its folder."""
+    files = tuple(_files(folder)) if folder is not None else ()
+    packed = packed.model_copy(update={"files": files})
+    whole = packed.hashed()
+    for chunk in _contents(folder, files):
+        whole.update(chunk)
+    packed = packed.model_copy(update={"sha256": whole.hexdigest()})
+    out.write(packed.model_dump_json().encode() + b"\n")
+    for chunk in _contents(folder, files):
+        out.write(chunk)
+    out.flush()
+
+
+def receive(stream: BinaryIO, key: str, into: BinaryIO) -> Received:
+    """Read a stream and check it; the contents go to the empty file `into`. Raises Unusable, and OSError of the stream."""
+    line = stream.readline(HEADER_BYTES)
+    try:
+        packed = Packed.model_validate_json(line)
+    except ValidationError as error:
+        raise Unusable("its first line cannot be read") from error
+    if packed.key != key:
+        raise Unusable(f"it is the build {packed.key}, not {key}")
+    if len(packed.files) > folders.MAX_FILES:
+        raise Unusable(f"it has more than {folders.MAX_FILES:,} files")
+    if sum(file.size for file in packed.files) > KEPT_BYTES:
+        raise Unusable(f"it has more than {KEPT_BYTES / 1e9:.1f} GB")
+    for file in packed.files:
+        if not _is_safe(file.path):
+            raise Unusable(f"a file is named {file.path[:200]!r}")
+    whole = packed.hashed()
+    for file in packed.files:
+        for chunk in _chunks(stream, file.size):
+            whole.update(chunk)
+            into.write(chunk)
+    if whole.hexdigest() != packed.sha256:
+        raise Unusable("its contents do not have its digest")
+    return Received(packed, into)
+
+
+def _is_safe(path: str) -> bool:
+    """Whether a path leads to a file below the folder that it is relative to."""
+    parts = path.split("/")
+    strange = any(part in ("", ".", "..") for part in parts) or "\0" in path
+    return not strange and len(path) <= LONGEST_PATH and len(parts) <= folders.MAX_DEPTH
+
+
+def _files(folder: Path) -> Iterator[PackedFile]:
+    """The regular files of a folder that can be named in a stream."""
+    for entry, _ in folders.entries(folder):
+        if not entry.is_file(follow_symlinks=False):
+            continue
+        path = Path(entry.path).relative_to(folder).as_posix()
+        found = entry.stat(follow_symlinks=False)
+        if path.isprintable() and _is_safe(path) and os.access(entry.path, os.R_OK):
+            yield PackedFile(
+                path=path,
+                size=found.st_size,
+                changed_ns=found.st_mtime_ns,
+                executable=bool(found.st_mode & stat.S_IXUSR),
+            )
+
+
+def _contents(folder: Path | None, files: tuple[PackedFile, ...]) -> Iterator[bytes]:
+    for file in files:
+        assert folder is not None
+        with (folder / file.path).open("rb") as stream:
+            yield from _chunks(stream, file.size)
+
+
+def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """The next `size` bytes. Raises Unusable if the stream ends before."""
+    while size:
+        chunk = stream.read(min(size, CHUNK))
+        if not chunk:
+            raise Unusable("it ends before its last file")
+        size -= len(chunk)
+        yield chunk

@@ -1,0 +1,39 @@
+"""Finds out what builds on this machine depend on."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+from stark.core.base import digest
+from stark.core.toolchain import Toolchain
+from stark.languages import LANGUAGES
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+def toolchain_of(root: Path) -> Toolchain:
+    """The toolchain of this machine, for builds in the folder `root`."""
+    tools = {tool.name: tool.found() for lang in LANGUAGES.values() for tool in lang.tools}
+    packages = {f"package {each.name.lower()}": each.version for each in distributions()}
+    versions = {
+        **packages,
+        **{name: found for name, found in tools.items() if found is not None},
+        "the C library": " ".join(platform.libc_ver()),
+        "Python": f"{platform.python_version()} in {sys.prefix}",
+        "the folder of builds": str(root.resolve()),
+    }
+    return Toolchain(versions=versions, cpu=_cpu())
+
+
+def _cpu() -> str:
+    """The CPU's name and a digest of everything that compilers derive instructions and tuning from."""
+    described: dict[str, str] = {}
+    for line in CPUINFO.read_text().splitlines():
+        name, _, value = line.partition(":")
+        described.setdefault(name.strip(), value.strip())
+    kind = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU implementer", "CPU part")
+    name = described.get("model name", platform.machine())
+    return f"{name} ({digest(*(described.get(each, '') for each in kind))})"
