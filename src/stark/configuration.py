@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +44,7 @@ def configure(options: RunOptions) -> RunConfig:
         seed=secrets.randbelow(10_000) if options.seed is None else options.seed,
         parallel=options.parallel,
         stop=options.stop,
+        tune_seconds=options.tune_seconds,
         window_tokens=options.window_tokens,
         limits=_part(Limits, options),
         tools=_part(Tools, options),
@@ -70,7 +71,8 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
     set it. It has as many attempts as were recorded, or fewer if the options ask for fewer.
     """
     original = recording.run
-    attempts = next(n for n in count(1) if n not in recording.selections) - 1
+    numbers = takewhile(recording.selections.__contains__, count(1))
+    attempts = sum(recording.selections[number].counts for number in numbers)
     if attempts == 0:
         raise RecordingError("the recording lacks attempt 1, so it cannot be replayed")
     if "attempts" in options.model_fields_set:
@@ -86,6 +88,7 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
             "budget": Budget(attempts=attempts),
             "parallel": 1,
             "stop": "budget",
+            "tune_seconds": 0.0,
             "limits": limits,
             "tools": _part(Tools, options),
         }

@@ -31,15 +31,16 @@ async def check_leaders(
     """Check the leaders in ranking order, until one leader has passed and no unchecked leader seems faster.
 
     `MOST_PASSED` and `MOST_CHECKED` bound the number of checks. Each result is stored. Leaders that an earlier session
-    checked are not checked again, so a resumed run continues down the ranking.
+    checked are not checked again, so a resumed run continues down the ranking. After a tuned attempt, the one that was
+    tuned is checked in any case: then tuning cannot end below its start.
     """
     checks = await store.retried(store.promotions, run_id)
     session: list[Evaluation] = []
     for node in _candidates(tree, checks):
+        starts = any(not child.counts and child.id in checks for child in tree.children(node.id))
         passed = sum(isinstance(evaluation, Correct) for evaluation in session)
-        if passed >= MOST_PASSED or len(session) >= MOST_CHECKED:
-            return
-        if _is_beaten(node, tree, checks):
+        enough = passed >= MOST_PASSED or len(session) >= MOST_CHECKED
+        if not starts and (enough or _is_beaten(node, tree, checks)):
             continue
         assert node.candidate is not None
         emit(CheckBegan(node))
@@ -60,9 +61,11 @@ def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> l
 
 
 def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> list[Node]:
-    """The unchecked attempts in ranking order."""
-    ranked = (tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking)
-    return [node for node in ranked if node.id not in checks]
+    """The unchecked attempts in ranking order, but after a tuned attempt the one that was tuned."""
+    ranked = [tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking]
+    starts = {node.id: [] if node.counts else [tree.node(node.parent)] for node in ranked}
+    ordered = {each.id: each for node in ranked for each in (node, *starts[node.id])}
+    return [node for node in ordered.values() if node.id not in checks]
 
 
 def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:

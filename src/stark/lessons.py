@@ -135,7 +135,7 @@ def lessons_of(
     tree = Tree.replay(reference.latency_ms, nodes)
     shares = operator_shares(reference)
     for node in tree.nodes:
-        if node.plan is None or node.action == "debug" or node.duplicate_of or node.id in refuted:
+        if node.plan is None or node.action != "improve" or node.duplicate_of or node.id in refuted:
             continue
         fixed = None if node.works else working_repair(tree, node.id)
         change = _change(tree, node)

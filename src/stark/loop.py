@@ -19,9 +19,10 @@ from stark.core.call import Call
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, TryAgain, UsageError
 from stark.core.evaluation import BuildFailed, Evaluation, Unusable
-from stark.core.node import ROOT, Node, Selection
+from stark.core.node import ROOT, TUNER, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
+from stark.core.tuning import Tuning
 from stark.correspondence import Correspondence, Desk, Replies
 from stark.elsewhere import check_elsewhere, describe_elsewhere
 from stark.evaluator.executors import Executor
@@ -32,11 +33,14 @@ from stark.languages import AUTO, LANGUAGES, language, offered
 from stark.ledger import Ledger, LimitReached
 from stark.lessons import with_lessons
 from stark.problems import check_visible
+from stark.recorded import RecordedReplies
 from stark.search.policies.base import Policy
+from stark.search.policies.recorded import Recorded
 from stark.search.tree import Tree
 from stark.stopping import enough
 from stark.store import Store
 from stark.strategies import policy_of, team_of
+from stark.tuning import is_due, next_tuned, race, tuned
 
 
 async def work_on(
@@ -134,7 +138,7 @@ def _ledger(run: Run, store: Store, shared: Ledger | None) -> Ledger:
     ledger = Ledger(
         run.config.budget,
         shared,
-        attempts=len(store.selections(run.id)),
+        attempts=store.attempts(run.id),
         spent=store.spent(run.id).get(run.id),
         elapsed_s=store.elapsed_s(run.id),
     )
@@ -221,15 +225,25 @@ class Session:
             if begun := next(waiting, None):
                 yield begun
                 continue
-            if self._end():
-                return
             attempt = self.tree.next_attempt
-            selection = self.policy.select(self.tree, self._random(attempt, "policy"))
+            selection = self._next_tuned(attempt)
             if selection is None:
-                return
-            self.desk.ledger.begin_attempt()
+                if self._end():
+                    return
+                selection = self.policy.select(self.tree, self._random(attempt, "policy"))
+                if selection is None:
+                    return
+            if selection.counts:
+                self.desk.ledger.begin_attempt()
             self.tree.begin(attempt, selection)
             yield attempt, selection
+
+    def _next_tuned(self, attempt: int) -> Selection | None:
+        """The selection of an attempt that a race has written already: the next one in a recording, else any."""
+        if isinstance(self.policy, Recorded):
+            selection = self.policy.selections.get(attempt)
+            return None if selection is None or selection.counts else selection
+        return next_tuned(self.tree) if self.run.config.tune_seconds else None
 
     async def _store_begun(self, beginning: Mapping[int, Selection]) -> None:
         """Store the attempts that no earlier session began."""
@@ -254,7 +268,7 @@ class Session:
             candidate = Candidate(language=language, source=draft.source)
             first = self._first.setdefault(candidate.digest, attempt)
             evaluation = await self._evaluation(attempt, candidate)
-        return Node(
+        node = Node(
             id=attempt,
             parent=selection.parent,
             action=selection.action,
@@ -264,10 +278,27 @@ class Session:
             candidate=candidate,
             evaluation=evaluation,
             duplicate_of=None if first == attempt else first,
+            changes=draft.changes,
         )
+        return node.model_copy(update={"tuning": await self._raced(node)})
+
+    async def _raced(self, node: Node) -> Tuning | None:
+        """Race the variants of a finished attempt if it is among the fastest; None if there is no race."""
+        if isinstance(self.desk.replies, RecordedReplies):
+            return self.desk.replies.tuning(node.id)
+        ended, seconds = self._end(), self.run.config.tune_seconds
+        late = ended is not None and ended.kind == "minutes"
+        if late or not seconds or node.candidate is None or not is_due(node, self.tree):
+            return None
+        self.desk.emit(Stepped(node.id, TUNER))
+        chance, device = self._random(node.id, TUNER), self.reference.device
+        problem, executor = self.run.problem, self.executor
+        return await race(problem, node.candidate, executor, device, seconds, chance)
 
     async def _draft(self, work: Assignment) -> Draft:
-        """What the team writes."""
+        """What the team writes, or what a race of the parent has found."""
+        if not work.selection.counts:
+            return tuned(self.tree.node(work.selection.parent))
         asking = Correspondence(self.desk, work.attempt, self._replies[work.attempt])
 
         async def build_errors(candidate: Candidate) -> str:
@@ -295,6 +326,7 @@ class Session:
             lessons=config.lessons or (),
             rng=self._random(attempt, "window"),
             window_tokens=config.window_tokens,
+            tunes=config.tune_seconds > 0,
         )
 
     async def _evaluation(self, attempt: int, candidate: Candidate) -> Evaluation:

@@ -69,6 +69,13 @@ class RunOptions(Frozen):
         "least 10, and at least half of the run's attempts so far) brought no improvement.",
         BUDGET,
     )
+    tune_seconds: float = _option(
+        0.0,
+        "Seconds of the device for each attempt among the fastest, to try other values of the constants that its file "
+        "declares; this costs no tokens. 0 turns it off.",
+        BUDGET,
+        ge=0,
+    )
     strategy: str = _option(
         "stark",
         "stark, sampling, reflexion, search-only or team-only; NAME:POLICY sets another search policy, such as "

@@ -22,6 +22,7 @@ from stark.core.node import Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run, RunConfig
+from stark.core.tuning import Tuning
 from stark.core.usage import Cost
 from stark.store import Store
 
@@ -111,7 +112,12 @@ class RecordedReplies:
         for call in recording.calls:
             self._calls[call.attempt, call.role].append(call)
         self._unusable = recording.unusable
+        self._tunings = {node.id: node.tuning for node in recording.nodes}
         self.turn = nullcontext()
+
+    def tuning(self, attempt: int) -> Tuning | None:
+        """How the attempt's variants were raced when the run was recorded."""
+        return self._tunings.get(attempt)
 
     def model(self, role: str) -> str:
         """A placeholder, since each recorded reply names its model."""
@@ -189,7 +195,7 @@ def keep(recording: Recording, store: Store) -> None:
     for kind, there in recording.elsewhere.items():
         for attempt, found in there.checks.items():
             store.add_elsewhere(run.id, attempt, kind, found)
-    made, most = len(recording.nodes), run.config.budget.attempts
+    made, most = sum(node.counts for node in recording.nodes), run.config.budget.attempts
     if made >= most:
         store.end_run(run.id, Ended(kind="attempts", detail=f"{made} attempts made"))
     else:

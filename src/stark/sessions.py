@@ -51,7 +51,7 @@ async def worked(
             policy = Recorded(recording.selections)
         else:
             replies, policy = live_replies(config, unpriced, within), None
-            left = config.budget.attempts - len(store.selections(run.id))
+            left = config.budget.attempts - store.attempts(run.id)
             cases = run.problem.weighing.weights if run.problem.weighing else [None]
             expected = estimate(config, replies.price, left, len(cases))
         on_event(Prepared(run, expected))
@@ -109,7 +109,7 @@ def refuse_less_than_used(store: Store, run: Run, changes: Mapping[str, Any]) ->
     """Raise UsageError for a new limit below what the run has used already."""
     spent = sum(store.spent(run.id).get(run.id, {}).values(), Spent())
     used = {
-        "attempts": len(store.selections(run.id)),
+        "attempts": store.attempts(run.id),
         "tokens": spent.tokens,
         "dollars": spent.dollars,
         "minutes": store.elapsed_s(run.id) / 60,

@@ -35,7 +35,7 @@ def enough(tree: Tree) -> Ended | None:
             least = "the least possible times of its cases"
         detail = f"within {best.evaluation.headroom_percent} % of {least}"
         return Ended(kind="converged", detail=detail)
-    last, finished = last_gain(tree), len(tree.nodes)
+    last, finished = last_gain(tree), tree.made
     without = finished - last
     if without >= max(PATIENCE, last):
         detail = (
@@ -47,8 +47,9 @@ def enough(tree: Tree) -> Ended | None:
 
 def last_gain(tree: Tree) -> int:
     """How many attempts had finished when the best speedup last improved; 0 while no attempt is correct."""
-    best, last = 0.0, 0
-    for count, node in enumerate(tree.nodes, start=1):
+    best, last, count = 0.0, 0, 0
+    for node in tree.nodes:
+        count += node.counts
         speedup = node.speedup_vs_eager or 0.0
         if speedup > best * (1 + GAIN):
             best, last = speedup, count

@@ -10,7 +10,7 @@ from stark.core.evaluation import BuildFailed, Correct, Incorrect, Untimed
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, RequestingExecutor
-from stark.explain.evaluation import evidence
+from stark.explain.evaluation import evidence, explain
 from stark.languages import language
 from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.examples import guide_example
@@ -72,6 +72,38 @@ async def test_a_check_times_nothing(executor: RequestingExecutor) -> None:
     assert {"static", "build", "load", "verify"} == set(right.seconds)
     assert "incorrect" == wrong.status and "time" not in wrong.seconds
     assert "unusable" == elsewhere.status and "cannot run triton" in evidence(elsewhere)
+
+
+async def test_a_race_verifies_on_the_problems_own_inputs_and_takes_no_profile(
+    executor: Executor,
+) -> None:
+    stale = HONEST.replace(
+        "        return torch.relu(x) * self.scale",
+        "        self.kept = getattr(self, 'kept', self.scale.detach().clone())\n"
+        "        return torch.relu(x) * self.kept",
+    )
+    assert stale != HONEST
+    honest, special, wrong = [
+        await executor.evaluate(PROBLEM, as_candidate("pytorch", source), "race")
+        for source in (HONEST, stale, FAULTS["wrong everywhere"][0])
+    ]
+
+    assert isinstance(honest, Correct) and "race" == honest.effort
+    assert {"static", "build", "load", "verify", "time"} == set(honest.seconds)
+    assert honest.speedup_vs("eager").ratio > 0 and honest.profile is None
+    assert isinstance(special, Correct), "only a search replaces weights"
+    searched = await executor.evaluate(PROBLEM, as_candidate("pytorch", stale))
+    assert "incorrect" == searched.status
+    assert "incorrect" == wrong.status
+
+
+async def test_a_declaration_that_cannot_be_used_is_in_the_evidence(executor: Executor) -> None:
+    source = f"BLOCK = 64  # tune: 32, 128\n{HONEST}"
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("pytorch", source), "race")
+
+    assert any("lack its own, 64" in warning for warning in evaluation.warnings)
+    assert "`# tune:` is ignored" in explain(evaluation)
 
 
 async def test_pytorch_alone_is_a_language(executor: Executor) -> None:

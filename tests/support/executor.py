@@ -53,6 +53,7 @@ class FakeExecutor:
         self.promoted: list[Candidate] = []
         """Candidates of final checks; they are not in `evaluated`."""
 
+        self.raced: list[Candidate] = []
         self.checked: list[Candidate] = []
         self.closed = False
 
@@ -73,9 +74,10 @@ class FakeExecutor:
     async def evaluate(
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
-        """The function's evaluation of the candidate, for either effort."""
+        """The function's evaluation of the candidate, for every effort."""
         await asyncio.sleep(self._delay_s)
-        (self.evaluated if effort == "search" else self.promoted).append(candidate)
+        asked = {"race": self.raced, "search": self.evaluated, "promote": self.promoted}
+        asked[effort].append(candidate)
         evaluation = self._evaluation(candidate)
         if isinstance(evaluation, Correct):
             return evaluation.model_copy(update={"effort": effort})

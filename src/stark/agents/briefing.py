@@ -23,6 +23,7 @@ from stark.core.run import WINDOW_TOKENS
 from stark.explain.device import device_text, signature_text
 from stark.explain.evaluation import evidence, explain, ratio_text, reason
 from stark.explain.lesson import lesson_text
+from stark.explain.run import changes_text
 from stark.languages import Language
 from stark.languages.base import Guidance
 
@@ -59,10 +60,14 @@ class Brief:
     cuts: Mapping[int, Kept] = field(default_factory=dict)
     """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
 
+    tunes: bool = False
+    """Whether candidates may declare constants to be tuned."""
+
     @property
     def guidance(self) -> Guidance:
         """The guide to the language, with the techniques that fit the reference's profile."""
-        return self.language.guidance(self.reference, self.problem.declared.backward)
+        backward = self.problem.declared.backward
+        return self.language.guidance(self.reference, backward, self.tunes)
 
     def common(self) -> dict[str, str]:
         """The facts that every prompt may use."""
@@ -293,4 +298,6 @@ def _origin(brief: Brief, node: Node) -> str:
     repaired = brief.window.repaired_by.get(node.id, node.parent)
     if repaired != node.parent:
         return f"a later repair of attempt {repaired}"
+    if node.changes:
+        return f"{start} with {changes_text(node.changes)}"
     return f"a repair of {start}" if node.action == "debug" else f"from {start}"

@@ -17,6 +17,7 @@ from stark.core.plan import Edit, Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
+from stark.core.tuning import Change
 from stark.languages import Language
 from stark.search.tree import Tree
 
@@ -38,6 +39,9 @@ class Assignment:
 
     choices: tuple[Language, ...] = ()
     """The languages that a plan may choose for a rewrite; without any, everything is in `language`."""
+
+    tunes: bool = False
+    """Whether candidates may declare constants to be tuned."""
 
     def following(self, plan: Plan) -> Assignment:
         """The same assignment in the language that the plan chose, if it chose one."""
@@ -61,6 +65,7 @@ class Assignment:
             draft,
             self.lessons,
             self.choices,
+            tunes=self.tunes,
         )
 
 
@@ -75,6 +80,9 @@ class Draft:
     edits: tuple[Edit, ...] = ()
     language: str | None = None
     """The source's language, if it is not the assignment's."""
+
+    changes: tuple[Change, ...] = ()
+    """The constants of the parent that have other values, if nobody wrote the source."""
 
 
 class Team(Protocol):

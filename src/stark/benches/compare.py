@@ -87,7 +87,7 @@ def compare(
 
 def _values(result: Result) -> tuple[float, ...]:
     """One run's contribution to each of `METRICS`."""
-    speedup, attempts = result.speedup("eager"), result.outcome.attempts
+    speedup, attempts = result.speedup("eager"), result.outcome.made
     return (
         float(speedup is not None),
         float(speedup is not None and speedup > 1),

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stark.benches.compare import Difference
-from stark.benches.metrics import Summary
+from stark.benches.metrics import Summary, tuning_gain
 from stark.benches.plots import plots
 from stark.benches.report import Report
 from stark.benches.results import Result
@@ -84,8 +84,9 @@ def run_row(result: Result) -> Row:
     return {
         **cell.model_dump(mode="json"),
         "ended": result.ended_reason,
-        "attempts": len(outcome.attempts),
-        "correct": sum(attempt.works for attempt in outcome.attempts),
+        "attempts": len(outcome.made),
+        "correct": sum(attempt.works for attempt in outcome.made),
+        "tuning_gain": tuning_gain(outcome),
         "latency_ms": best.latency_ms if best else None,
         **{f"speedup_vs_{name}": result.speedup(name) for name in references},
         "speedup_vs_eager_low": best.speedup_vs("eager").low if best else None,

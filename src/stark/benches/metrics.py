@@ -24,6 +24,8 @@ from stark.core.standing import rank_key
 from stark.core.usage import Spent, roles_together
 from stark.explain.evaluation import precision_met
 from stark.search.repairs import failures_repaired
+from stark.store import Outcome
+from stark.store.outcome import best_speedup
 
 REFERENCES = ("eager", "compile", "max-autotune")
 
@@ -100,6 +102,13 @@ class Summary(Frozen):
     """Number of attempts up to and including the best one, averaged over runs with a correct kernel; None without
     such runs."""
 
+    tuned: int = 0
+    """Number of runs in which tuning found a candidate."""
+
+    tuning_gain: float | None = None
+    """The speedup of these runs' best kernels divided by that of the best without tuning, as a geometric mean; None
+    without such runs. It is contained in all other speedups."""
+
     roles: dict[str, Spent]
     """What the model calls cost, by role."""
 
@@ -123,13 +132,14 @@ def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
     outcomes = [result.outcome for result in results]
     kernels = [outcome.best for outcome in outcomes if outcome.best is not None]
     measured = {"eager", *(name for kernel in kernels for name in kernel.references)}
-    attempts = [attempt for outcome in outcomes for attempt in outcome.attempts]
+    attempts = [attempt for outcome in outcomes for attempt in outcome.made]
     repairs = [failures_repaired(outcome.attempts) for outcome in outcomes]
     to_best = [
-        1 + [attempt.id for attempt in outcome.attempts].index(outcome.best_attempt)
+        sum(one.counts for one in outcome.attempts[: 1 + _place(outcome, outcome.best_attempt)])
         for outcome in outcomes
         if outcome.best_attempt is not None
     ]
+    gains = [gain for outcome in outcomes if (gain := tuning_gain(outcome)) is not None]
     fractions = [kernel.roofline_fraction for kernel in kernels]
     shares = [fraction for fraction in fractions if fraction is not None]
     return Summary(
@@ -146,9 +156,26 @@ def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
         failures_taken_up=sum(taken for taken, _ in repairs),
         failures_repaired=sum(repaired for _, repaired in repairs),
         attempts_to_best=fmean(to_best) if to_best else None,
+        tuned=len(gains),
+        tuning_gain=geomean(gains) if gains else None,
         roles=roles_together(outcome.roles for outcome in outcomes),
         active_hours=sum(outcome.elapsed_s for outcome in outcomes) / 3600,
     )
+
+
+def tuning_gain(outcome: Outcome) -> float | None:
+    """The speedup of a run's best kernel divided by that of the best that is not tuned; None if tuning found nothing."""
+    if len(outcome.made) == len(outcome.attempts):
+        return None
+    ids = {one.id for one in outcome.made}
+    checks = {id: found for id, found in outcome.checks.items() if id in ids}
+    after = best_speedup(outcome.attempts, outcome.checks)
+    before = best_speedup(outcome.made, checks)
+    return None if after is None or before is None else after.ratio / before.ratio
+
+
+def _place(outcome: Outcome, attempt: int) -> int:
+    return [one.id for one in outcome.attempts].index(attempt)
 
 
 def against(results: Sequence[Result], reference: str) -> Against:

@@ -6,7 +6,7 @@ PAPER_LEVELS = (1, 2, 3)
 PAPER_STRATEGIES = ("stark", "sampling", "reflexion", "search-only", "team-only")
 """The paper's method, its two baselines and its two ablations."""
 
-PAPER_OPTIONS = {"attempts": 30, "parallel": 1}
+PAPER_OPTIONS = {"attempts": 30, "parallel": 1, "tune_seconds": 0.0}
 """The protocol of arXiv 2510.16996, as published summaries describe it: 30 attempts per problem, one after the other.
 
 The paper's metrics are success, fast_1, and the mean speedups against eager, against `torch.compile`, and against

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
+from stark.core.standing import rank_key
 from stark.store import CheckedOn, Outcome, Store
 
 ALL_LEVELS = "all"
@@ -64,15 +65,21 @@ class Result(NamedTuple):
         """Each attempt's speedup against eager as the search measured it, in the order in which the attempts finished.
 
         None for an attempt that failed in the search or in the final check. If there was a final check and no attempt
-        passed it, all speedups are None.
+        passed it, all speedups are None. What tuning found replaces the attempt that finished before it, if it is faster.
         """
         if self.outcome.confirmed and self.best is None:
-            return [None] * len(self.outcome.attempts)
+            return [None] * len(self.outcome.made)
         checks = self.outcome.checks
-        return [
-            None if checks.get(one.id, one.speedup) is None else one.speedup
-            for one in self.outcome.attempts
-        ]
+        speedups: list[Speedup | None] = []
+        for one in self.outcome.attempts:
+            found = None if checks.get(one.id, one.speedup) is None else one.speedup
+            if one.counts or not speedups:
+                speedups.append(found)
+            elif found is not None:
+                speedups[-1] = min(
+                    filter(None, (speedups[-1], found)), key=lambda each: rank_key(each, 0)
+                )
+        return speedups
 
     def speedup(self, reference: str) -> float | None:
         """The best kernel's speedup; None if there is no correct kernel or it was not measured against this reference."""

@@ -166,8 +166,8 @@ class BenchSession:
 
         def emit(event: Event) -> None:
             if isinstance(event, AttemptFinished):
-                self._progress.finished += 1
-                self._progress.correct += event.node.works
+                self._progress.finished += event.node.counts
+                self._progress.correct += event.node.counts and event.node.works
             self._emit(InRun(cell, event))
 
         return await work_on(
@@ -228,7 +228,7 @@ def _progress(store: Store, bench: Bench) -> Progress:
     roles = []
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in begun):
         outcome = store.outcome(run_id, bench.attempts)
-        attempts += sum(attempt <= bench.attempts for attempt in store.selections(run_id))
+        attempts += min(bench.attempts, store.attempts(run_id))
         finished += outcome.attempts
         roles.append(outcome.roles)
     ledger = Ledger(bench.budget, attempts=attempts, spent=roles_together(roles))

@@ -150,7 +150,7 @@ class BenchScreen(_BenchView, Screen[BenchEvent]):
             table.add_row(
                 cut(cell.problem, ""),
                 Text(f"{cell.strategy} {cell.seed}", "dim"),
-                f"{len(one.tree.nodes)}/{attempts}",
+                f"{one.tree.made}/{attempts}",
                 Text(one.best or "", "green", no_wrap=True),
                 spinning(doing, one.since_s),
             )

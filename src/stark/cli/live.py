@@ -170,6 +170,6 @@ class LiveScreen(Screen[Event]):
         return cut(said, "green").append(f"  {attempt.idea}", "dim")
 
     def _spent(self, started: Started) -> RenderableType:
-        done, most = len(started.tree.nodes), started.ledger.budget.attempts
+        done, most = started.tree.made, started.ledger.budget.attempts
         made = (f"{done} of {most} attempts",)
         return spent_row(started.ledger, done, made, self._console.width)

@@ -23,9 +23,10 @@ from stark.core.profile import Profile
 
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
 
-Effort = Literal["search", "promote"]
+Effort = Literal["race", "search", "promote"]
 """`search` does the least work that ranks candidates safely. `promote` is the final check: only this check can report a
-win."""
+win. `race` compares variants of one candidate: on the problem's own inputs, in a short window, without a profile. It ranks
+nothing else."""
 
 
 class EvaluationBase(Frozen):

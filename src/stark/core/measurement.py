@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Literal
@@ -74,12 +75,15 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
 
     Raises ValueError if the two measurements have different numbers of samples.
     """
-    ratios = sorted(
-        math.log(base / ours)
-        for base, ours in zip(reference.samples_ms, candidate.samples_ms, strict=True)
-    )
-    cut = _median_interval_rank(len(ratios))
+    pairs = zip(reference.samples_ms, candidate.samples_ms, strict=True)
     unsure = 1 + max(one.resolution_ms / one.latency_ms for one in (reference, candidate))
+    return speedup_of(reference_name, [math.log(base / ours) for base, ours in pairs], unsure)
+
+
+def speedup_of(reference_name: str, log_ratios: Sequence[float], unsure: float = 1.0) -> Speedup:
+    """The median of ratios, given as logarithms, with its 95 % interval by order statistics, widened by `unsure`."""
+    ratios = sorted(log_ratios)
+    cut = _median_interval_rank(len(ratios))
     return Speedup(
         reference=reference_name,
         ratio=math.exp(median(ratios)),

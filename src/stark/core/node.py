@@ -10,12 +10,17 @@ from stark.core.base import Frozen
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.plan import Edit, Plan
+from stark.core.tuning import Change, Tuning
 
 ROOT = 0
 """The id of the tree's root. The root stands for the reference; it is not an attempt and has no `Node`."""
 
-Action = Literal["improve", "debug"]
-"""`improve` asks for a faster version of the selected node; `debug` asks for a repair."""
+Action = Literal["improve", "debug", "tune"]
+"""`improve` asks for a faster version of the selected node; `debug` asks for a repair; `tune` takes the values of the
+node's constants that its tuning found, and asks nobody."""
+
+TUNER: Literal["tune"] = "tune"
+"""The role of candidates that no model wrote."""
 
 
 class Selection(Frozen):
@@ -23,6 +28,11 @@ class Selection(Frozen):
 
     parent: int = Field(ge=ROOT)
     action: Action
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as an attempt. Tuning costs none."""
+        return self.action != "tune"
 
 
 class Node(Frozen):
@@ -34,11 +44,11 @@ class Node(Frozen):
     parent: int = Field(ge=ROOT)
     action: Action
     role: str
-    """The role that wrote the candidate: `code`, `debug` or `solo`. Without a candidate, the role whose reply was
+    """The role that wrote the candidate: `code`, `debug`, `solo`, or TUNER. Without a candidate, the role whose reply was
     unusable."""
 
     plan: Plan | None = None
-    """The plan that the candidate implements; a repair keeps the plan of its parent."""
+    """The plan that the candidate implements; a repair and a tuned candidate keep the plan of their parent."""
 
     edits: tuple[Edit, ...] = ()
     """The replacement of each anchor, if the plan was an anchored edit."""
@@ -47,6 +57,12 @@ class Node(Frozen):
     evaluation: Evaluation
     duplicate_of: int | None = None
     """The earlier attempt with the same source, whose evaluation this one shares; None if the source is new."""
+
+    tuning: Tuning | None = None
+    """How the candidate's variants were raced; None if they were not."""
+
+    changes: tuple[Change, ...] = ()
+    """The constants of the parent that a tuned candidate changes."""
 
     @model_validator(mode="after")
     def _only_unusable_lacks_a_candidate(self) -> Node:
@@ -60,6 +76,11 @@ class Node(Frozen):
     def original(self) -> int:
         """The first attempt with the same source, which may be this one."""
         return self.duplicate_of or self.id
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as an attempt. Tuning costs none."""
+        return self.action != "tune"
 
     @property
     def works(self) -> bool:

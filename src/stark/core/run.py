@@ -88,6 +88,9 @@ class RunConfig(Frozen):
     """Attempts in flight at once."""
 
     stop: Stop = "budget"
+    tune_seconds: float = Field(default=0.0, ge=0)
+    """Seconds of the device for the variants of each attempt that is among the fastest; 0 turns tuning off."""
+
     window_tokens: int = Field(default=WINDOW_TOKENS, ge=1)
     """Approximate prompt limit in tokens. What a prompt shows of other attempts is trimmed to fit."""
 

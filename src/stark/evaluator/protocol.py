@@ -22,7 +22,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.toolchain import Toolchain
 
-PROTOCOL = 14
+PROTOCOL = 15
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
@@ -56,6 +56,9 @@ class Evaluate(Frozen):
     tools: Tools = Tools()
     device_class: str | None = None
     """Like `Describe.device_class`."""
+
+    nonce: str = ""
+    """Makes a measurement that is repeated another request: the answer to an equal one may be reused."""
 
 
 class Cancel(Frozen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from stark.core.evaluation import beats_roofline
 from stark.core.measurement import Speedup
@@ -12,6 +12,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
+from stark.core.tuning import Change, Tuning
 from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than, objective_text
 from stark.explain.numbers import counted, listed, milliseconds
@@ -23,6 +24,7 @@ STEP_WORDS = {
     "debug": "repairing",
     "solo": "writing",
     "judge": "judging",
+    "tune": "tuning",
     "check": "final check",
 }
 """What happens in each step of an attempt."""
@@ -33,17 +35,35 @@ LONGEST_IDEA = 120
 
 
 def idea(node: Node, reply: str = "") -> str:
-    """What an attempt is, in one line: the plan it implements, or the attempt it repairs or repeats.
+    """What an attempt is, in one line: the plan it implements, or the attempt it repairs, tunes or repeats.
 
     Without a plan, it is the first sentence of the reply that wrote the candidate.
     """
     if node.duplicate_of is not None:
         return f"same source as attempt {node.duplicate_of}"
+    if node.changes:
+        return f"tuned from {node.parent}: {changes_text(node.changes)}"
     name = node.plan.name if node.plan else ""
     if not name and not reply.lstrip().startswith("```"):
         name = short_name(first_sentence(reply), LONGEST_IDEA)
     repair = f"repair of {node.parent}" if node.action == "debug" else ""
     return ": ".join(filter(None, (repair, name)))
+
+
+def changes_text(changes: Iterable[Change]) -> str:
+    """`BLOCK 128 (was 64), UNROLL 4 (was 1)`."""
+    return ", ".join(f"{each.name} {each.new} (was {each.old})" for each in changes)
+
+
+def tuning_text(tuning: Tuning) -> str:
+    """What a race of an attempt's variants found, and what it took."""
+    if not tuning.raced:
+        return f"none of {counted(tuning.variants, 'variant')} raced within the seconds for tuning"
+    raced = f"{tuning.raced} of {counted(tuning.variants, 'variant')} raced in {tuning.seconds:.3g} s of the device"
+    if not tuning.changes or tuning.gain is None:
+        return f"{raced}; none is measurably faster"
+    gain = f"{tuning.gain.ratio:.2f}x [{tuning.gain.low:.2f}, {tuning.gain.high:.2f}]"
+    return f"{raced}; {changes_text(tuning.changes)} is {gain} as fast"
 
 
 def standing_lines(standing: Standing, lead: Speedup | None = None) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -110,8 +110,21 @@ class Language:
         """The guide's section "The form": the rules for every candidate. Plans must respect these rules too."""
         return section(self.guide, "The form")
 
-    def guidance(self, reference: Reference, backward: bool = False) -> Guidance:
-        """What models are taught for the problem that this reference belongs to; with `backward`, also of gradients."""
+    def guidance(
+        self, reference: Reference, backward: bool = False, tunes: bool = False
+    ) -> Guidance:
+        """What models are taught for the problem that this reference belongs to.
+
+        With `backward`, also of gradients; with `tunes`, how constants are declared that the judge may change.
+        """
+        found = self._guidance(reference, backward)
+        if not tunes:
+            return found
+        rules = files("stark.languages").joinpath("tuning.md").read_text(encoding="utf-8").strip()
+        whole = f"{found.guide.strip()}\n\n## Constants to tune\n{rules}"
+        return replace(found, form=f"{found.form}\n{rules}", guide=whole)
+
+    def _guidance(self, reference: Reference, backward: bool) -> Guidance:
         works = map(work_of, reference.cases.values() or [reference])
         techniques = choose(self.techniques, *works)
         if not backward:

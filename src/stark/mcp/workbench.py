@@ -283,7 +283,8 @@ class Workbench:
         """A budget on top of what a run has used, since a run's limits count from its beginning."""
         view = self._view(run)
         used = {
-            "attempts": len(view.nodes) + len(view.begun),
+            "attempts": sum(each.counts for each in view.nodes)
+            + sum(each.counts for each in view.begun.values()),
             "tokens": view.spent.tokens,
             "dollars": view.spent.dollars,
             "minutes": (view.elapsed_s or 0.0) / 60,

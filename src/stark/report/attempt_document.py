@@ -10,14 +10,14 @@ from stark.core.bottleneck import Profiled, kernel_name
 from stark.core.call import Call, spent_by_role
 from stark.core.elsewhere import Elsewhere
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import ROOT, Node
+from stark.core.node import ROOT, Action, Node
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Spent
 from stark.explain.counters import facts as counter_facts
 from stark.explain.counters import limiter
 from stark.explain.profile import profile_lines, step_text
-from stark.explain.run import idea
+from stark.explain.run import idea, tuning_text
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
 from stark.report.facts import evaluation_facts
 from stark.report.one_roofline import on_one_roofline
@@ -31,7 +31,7 @@ class AttemptDocument(EvaluationDocument):
 
     attempt: int
     parent: int
-    action: Literal["improve", "debug"]
+    action: Action
     role: str
     title: str | None
     strategy: str | None
@@ -49,6 +49,11 @@ class AttemptDocument(EvaluationDocument):
     def id(self) -> int:
         """The attempt's number."""
         return self.attempt
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as an attempt. Tuning costs none."""
+        return self.action != "tune"
 
     @property
     def works(self) -> bool:
@@ -119,6 +124,9 @@ class NodeDocument(AttemptDocument):
     check: Judgement | None
     """The final check; null if there was none."""
 
+    tuning: str | None
+    """What a race of the attempt's variants found; null if there was none."""
+
     elsewhere: dict[str, Judgement]
     """The final checks on other kinds of machines, by kind."""
 
@@ -184,6 +192,7 @@ def node_document_of(
         anchored=edits and before is not None,
         search=judgement(node.evaluation, reference),
         check=checked and judgement(checked, reference),
+        tuning=node.tuning and tuning_text(node.tuning),
         elsewhere={
             kind: judgement(found, there.reference)
             for kind, there in elsewhere.items()

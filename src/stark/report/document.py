@@ -98,7 +98,11 @@ class RunDocument(Frozen):
     elsewhere: dict[str, ElsewhereDocument]
     """What was measured on other kinds of machines, by kind. It ranks nothing."""
 
+    made: int
+    """The number of finished attempts. What tuning found counts neither here nor in the next two figures."""
+
     correct: int
+
     statuses: dict[str, int]
     """The number of attempts by status."""
 
@@ -137,9 +141,10 @@ def run_document_of(
     failures, repaired = failures_repaired(finished)
     standing, reference = standing_among(finished, view.promotions), view.reference
     by_id = {each.attempt: each for each in finished}
+    made = [each for each in finished if each.counts]
     return RunDocument(
         run=view.run,
-        headline=headline(view, standing, best, len(finished), reply),
+        headline=headline(view, standing, best, len(made), reply),
         facts=tuple(run_facts(view)),
         device=reference and reference.device_class,
         reference=reference,
@@ -172,8 +177,9 @@ def run_document_of(
             )
             for kind, there in view.elsewhere.items()
         },
-        correct=sum(each.works for each in finished),
-        statuses=dict(Counter(each.status for each in finished)),
+        made=len(made),
+        correct=sum(each.works for each in made),
+        statuses=dict(Counter(each.status for each in made)),
         failures_taken_up=failures,
         failures_repaired=repaired,
         spent=view.spent,

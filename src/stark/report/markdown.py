@@ -39,7 +39,7 @@ def _lines(document: RunDocument) -> Iterator[str]:
     statuses = ", ".join(
         f"{count} {name.replace('_', ' ')}" for name, count in document.statuses.items()
     )
-    yield f"- {len(attempts)} attempts: {statuses}" if attempts else "- no attempt finished"
+    yield f"- {document.made} attempts: {statuses}" if attempts else "- no attempt finished"
     yield f"- cost: {line.cost}, {line.tokens}, {line.calls} calls"
     facts = dict(document.facts)
     if document.device is not None:

@@ -35,13 +35,14 @@ def node_of(view: RunView, attempt: int) -> Node:
 def node_text(document: NodeDocument) -> RenderableType:
     """One attempt: its plan, changes, evaluation, output and model calls."""
     start = "the reference" if document.parent == ROOT else f"attempt {document.parent}"
-    improves = "" if document.action == "debug" else f"improve {start}: "
+    improves = f"improve {start}: " if document.action == "improve" else ""
     title = f"attempt {document.attempt} of {document.run}: {improves}{document.idea}"
     return Group(
         Rule(Text(title), align="left"),
         *_plan(document),
         *_changes(document),
         *_judged("evaluation", document.search),
+        *(() if document.tuning is None else (Rule("tuning", align="left"), Text(document.tuning))),
         *(() if document.check is None else _judged("final check", document.check)),
         *_elsewhere(document),
         *_calls(document),
@@ -52,7 +53,7 @@ def _plan(document: NodeDocument) -> Iterator[RenderableType]:
     """The plan that the attempt implements, with line numbers only if they are those of the source that it edits."""
     if (plan := document.node.plan) is None:
         return
-    title = f"plan of attempt {document.parent}" if document.action == "debug" else "plan"
+    title = "plan" if document.action == "improve" else f"plan of attempt {document.parent}"
     yield Rule(f"{title}: {plan.action}", align="left")
     yield Text(brief(plan.strategy))
     for anchor in plan.anchors:

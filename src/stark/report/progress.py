@@ -76,9 +76,9 @@ class Lines:
                 if run.config.lessons:
                     yield f"lessons: {lessons_line(run.config.lessons)}"
                 if tree.nodes:
-                    yield f"continues after {counted(len(tree.nodes), 'attempt')}"
+                    yield f"continues after {counted(tree.made, 'attempt')}"
             case AttemptBegan(attempt, selection):
-                doing = "repairs" if selection.action == "debug" else "improves"
+                doing = {"debug": "repairs", "tune": "tunes"}.get(selection.action, "improves")
                 start = f"attempt {selection.parent}" if selection.parent else "the reference"
                 yield f"attempt {attempt} {doing} {start}"
             case Stepped(attempt, step):

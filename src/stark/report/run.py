@@ -131,13 +131,15 @@ def _leaders(document: RunDocument, width: int) -> Iterator[RenderableType]:
 
 def _counts(document: RunDocument) -> Text:
     """How many attempts ended with each status, and how many failures were repaired."""
-    text = Text(f"{counted(len(document.attempts), 'attempt')}: ")
+    text = Text(f"{counted(document.made, 'attempt')}: ")
     parts = [
         Text(f"{count} {name.replace('_', ' ')}", style)
         for name, style in STATUS_STYLES.items()
         if (count := document.statuses.get(name))
     ]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
+    if tuned := len(document.attempts) - document.made:
+        text.append(f"; {tuned} tuned")
     if taken := document.failures_taken_up:
         text.append(
             f"; {counted(taken, 'failure')} debugged, {document.failures_repaired} repaired"

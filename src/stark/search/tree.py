@@ -81,6 +81,11 @@ class Tree:
         return tuple(self._nodes.values())
 
     @property
+    def made(self) -> int:
+        """How many finished attempts count towards the budget."""
+        return sum(node.counts for node in self.nodes)
+
+    @property
     def pending(self) -> Mapping[int, Selection]:
         """The attempts in flight by number, in starting order; read-only."""
         return MappingProxyType(self._pending)
@@ -98,7 +103,7 @@ class Tree:
         unusable reply) does not count. Otherwise one bad reply to a repair would make the failing node unreachable for
         exploration.
         """
-        grown = {node.parent for node in self.nodes if node.candidate is not None}
+        grown = {node.parent for node in self.nodes if self.has_source(node.id)}
         grown |= {selection.parent for selection in self._pending.values()}
         return tuple(id for id in sorted(self._children) if self.has_source(id) and id not in grown)
 
@@ -139,6 +144,10 @@ class Tree:
         """The finished attempts that started from this node, in finishing order."""
         return tuple(self._children[id])
 
+    def tries(self, id: int) -> tuple[Node, ...]:
+        """The children that count as attempts, not those that tuning found."""
+        return tuple(child for child in self.children(id) if child.counts)
+
     def siblings(self, id: int) -> tuple[Node, ...]:
         """The other finished children of the same parent; the root has none."""
         if id == ROOT:
@@ -169,8 +178,14 @@ class Tree:
         return id == ROOT or self.node(id).works
 
     def has_source(self, id: int) -> bool:
-        """Whether there is source code to start from; an unusable reply has none."""
-        return id == ROOT or self.node(id).candidate is not None
+        """Whether there is source code to start from.
+
+        An unusable reply has none. A tuned candidate that fails is no start either: the attempt that was tuned is.
+        """
+        if id == ROOT:
+            return True
+        node = self.node(id)
+        return node.candidate is not None and (node.counts or node.works)
 
     def _check(self, attempt: int, parent: int) -> None:
         if attempt in self._nodes:

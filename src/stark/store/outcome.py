@@ -35,6 +35,11 @@ class Attempted(NamedTuple):
     latency_ms: float | None = None
 
     @property
+    def counts(self) -> bool:
+        """Whether it counts as an attempt. Tuning costs none."""
+        return self.action != "tune"
+
+    @property
     def works(self) -> bool:
         """Whether the candidate is correct."""
         return self.status == "correct"
@@ -103,6 +108,11 @@ class Outcome(NamedTuple):
     """The earlier runs whose lessons the prompts had."""
 
     @property
+    def made(self) -> tuple[Attempted, ...]:
+        """The attempts that count, which are all but those that tuning found."""
+        return tuple(one for one in self.attempts if one.counts)
+
+    @property
     def confirmed(self) -> bool:
         """Whether the final check decides; if so, `best_attempt` is one that passed it."""
         return bool(self.checks) and (self.best_attempt is None or self.best_attempt in self.checks)
@@ -114,10 +124,14 @@ class Outcome(NamedTuple):
 
 
 def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
-    """The outcome of a run's attempts 1 to `attempts`."""
+    """The outcome of a run's first `attempts` attempts, and of what tuning found of them until the next one."""
+    counting = (AttemptRow.run_id == run_id, AttemptRow.action != "tune")
+    numbers = select(AttemptRow.attempt).where(*counting).order_by(AttemptRow.attempt)
+    after = connection.scalar(numbers.offset(attempts).limit(1))
 
     def counted(table: type[NodeRow | PromotionRow | CallRow]) -> tuple[ColumnElement[bool], ...]:
-        return table.run_id == run_id, table.attempt <= attempts
+        every = table.run_id == run_id
+        return (every,) if after is None else (every, table.attempt < after)
 
     run = connection.execute(select(RunRow.body, RunRow.ended).where(RunRow.id == run_id)).one()
     finished = read_attempts(connection, *counted(NodeRow))[run_id]
@@ -173,6 +187,15 @@ def best_of(attempts: Iterable[Attempted], checks: Mapping[int, Speedup | None])
     """The best attempt, as in `Outcome.best_attempt`."""
     own = {one.id: one.speedup for one in attempts if one.duplicate_of is None}
     return standing(own, checks).best
+
+
+def best_speedup(
+    attempts: Iterable[Attempted], checks: Mapping[int, Speedup | None]
+) -> Speedup | None:
+    """The speedup of the best attempt where it counts: in the final check, or else in the search."""
+    by_id = {one.id: one for one in attempts}
+    best = best_of(by_id.values(), checks)
+    return None if best is None else checks.get(best, by_id[best].speedup)
 
 
 def read_attempts(

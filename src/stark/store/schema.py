@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the tables below."""
 
 

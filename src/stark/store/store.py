@@ -260,6 +260,10 @@ class Store:
         """The selection of every attempt that has begun, by attempt."""
         return self._selections(AttemptRow.run_id == run_id)
 
+    def attempts(self, run_id: str) -> int:
+        """How many attempts have begun, of those that count towards the budget."""
+        return sum(selection.counts for selection in self.selections(run_id).values())
+
     def begun(self) -> set[str]:
         """The ids of the runs in which at least one attempt has begun."""
         with self._database.reading("reading the runs") as connection:

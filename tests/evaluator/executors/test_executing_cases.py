@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,6 +14,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import folder
 from stark.evaluator.executors.folder import FolderExecutor, serve_folder
+from stark.evaluator.protocol import Answer, AnyRequest, request_id
 from stark.explain.evaluation import evidence
 from support.cases import EAGER_MS, IN_TURN, PROBLEM, SOURCE, FakeCases, reference_of, weighing
 from support.nodes import correct, failure
@@ -32,6 +34,22 @@ async def test_each_case_is_a_request_of_its_own() -> None:
     assert isinstance(evaluation, Correct)
     assert list(EAGER_MS) == list(evaluation.cases)
     assert weighing() == reference.weighing == evaluation.weighing
+
+
+async def test_a_race_covers_every_case_and_repeats_no_request() -> None:
+    class Asked(FakeCases):
+        requests: ClassVar[list[AnyRequest]] = []
+
+        async def answer(self, request: AnyRequest) -> Answer:
+            self.requests.append(request)
+            return await super().answer(request)
+
+    executor = Asked()
+    for effort in ("race", "race", "search", "search"):
+        await executor.evaluate(PROBLEM, CANDIDATE, effort)
+
+    assert ["decode", "prefill"] * 4 == [case for _, case in executor.asked]
+    assert 4 + 2 == len({request_id(each) for each in executor.requests}), "answers are reused"
 
 
 async def test_every_case_is_judged_by_machines_of_the_kind_that_answered_first() -> None:

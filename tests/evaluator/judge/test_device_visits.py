@@ -238,7 +238,8 @@ def test_results_that_cannot_be_read_are_copied_by_the_program(calls: Any, at: o
 
 @pytest.mark.parametrize(("call_ms", "calls"), [(0.36, 64), (3.0, 20), (60.0, 8), (5000.0, 4)])
 def test_a_visit_has_as_many_calls_as_fit(call_ms: float, calls: int) -> None:
-    assert calls == _calls_for(call_ms)
+    assert calls == _calls_for(call_ms, "search") == _calls_for(call_ms, "promote")
+    assert min(calls, 8) == _calls_for(call_ms, "race")
 
 
 def test_results_without_a_place_are_in_their_slot(calls: Any) -> None:

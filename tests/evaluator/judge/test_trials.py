@@ -75,6 +75,7 @@ def test_a_search_tries_as_many_regimes_as_it_has_time_for(
     found = made_ready(SOURCE, tmp_path).trials
 
     assert [None, None, *REGIMES] == [trial.regime for trial in found.for_effort("search")]
+    assert found.nominal == list(found.for_effort("race")), "its winner is verified on the others"
 
 
 def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
@@ -116,9 +117,9 @@ class RequestingExecutor(ABC):
             cases[case] = found
         evaluation = correct_over(weighing, cases)
         return (
-            evaluation
-            if effort == "search"
-            else await self._in_turn(problem, candidate, evaluation)
+            await self._in_turn(problem, candidate, evaluation)
+            if effort == "promote"
+            else evaluation
         )
 
     async def check(self, problem: Problem, candidate: Candidate) -> Check:
@@ -186,13 +187,15 @@ class RequestingExecutor(ABC):
         return answer.evaluation
 
     def _request(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluate:
+        races = effort == "race"  # which measures a candidate several times, without tools
         return Evaluate(
             id="",
             problem=problem,
             candidate=candidate,
             limits=self._limits,
             effort=effort,
-            tools=self._tools,
+            tools=Tools() if races else self._tools,
+            nonce=secrets.token_hex(4) if races else "",
         )
 
     async def _ask(self, request: AnyRequest) -> Described | Evaluated:

@@ -45,7 +45,7 @@ the cost of a turn is not subtracted."""
 LEAST_MS = 0.001
 """The least time that is reported for a call."""
 
-RESOLUTION_MS: dict[Effort, float] = {"search": 0.004, "promote": 0.0015}
+RESOLUTION_MS: dict[Effort, float] = {"race": 0.004, "search": 0.004, "promote": 0.0015}
 RESOLUTION_SHARE = 0.004
 """By how much two programs that are the same may differ steadily: milliseconds, and a share of the time. Less in a final
 check, where each round has another process of the candidate."""
@@ -118,7 +118,7 @@ class DeviceVisits:
         self._some(program, [Trial.fresh()], compare)
         warm = self._some(program, [Trial.fresh() for _ in range(WARMUPS - 1)], compare)
         if self._calls is None:  # a reference: a candidate's times decide only its own result
-            self._calls = _calls_for(min(warm))
+            self._calls = _calls_for(min(warm), self._effort)
         program.calls = max(samples, self._calls)
         if program.child.is_reference:
             compare = None  # the first results of a visit are enough
@@ -195,7 +195,9 @@ def time_alone(prepared: PreparedReference, reference: Visited) -> Measurement:
     return visits.measurement(reference, visits.visit(reference, ALONE_SAMPLES))
 
 
-def _calls_for(call_ms: float) -> int:
-    """The number of calls in a visit, if each takes `call_ms` milliseconds with all that it costs."""
+def _calls_for(call_ms: float, effort: Effort) -> int:
+    """The number of calls in a visit, if each takes `call_ms` milliseconds with all that it costs; in a race, the fewest."""
     fewest = MIN_CALLS if call_ms < LONG_MS else MIN_CALLS // 2
+    if effort == "race":
+        return fewest
     return max(fewest, min(MAX_CALLS, round(VISIT_MS / call_ms)))

@@ -26,6 +26,7 @@ from stark.core.evaluation import (
     Unusable,
 )
 from stark.core.profile import Profile
+from stark.core.tunable import tunables
 from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
@@ -51,6 +52,7 @@ def check_statically(attempt: Attempt, device: Device) -> None:
     with attempt.during("static"):
         try:
             written_in = language(attempt.candidate.language)
+            attempt.warnings += tunables(attempt.candidate.source).ignored
             violation = written_in.check(attempt.candidate.source)
         except UsageError as error:  # this judge does not know the language
             raise Verdict(BuildFailed(error=str(error))) from error
@@ -111,7 +113,11 @@ def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Co
     try:
         verified = verify(attempt, child, prepared)
         latency_ms = clock.time(child, verified)
-        profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
+        profile = (
+            None
+            if attempt.effort == "race"
+            else _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
+        )
     finally:
         attempt.output = child.close()
     measured = clock.end(lambda: _started(attempt, built, prepared))

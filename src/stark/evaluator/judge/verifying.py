@@ -77,7 +77,7 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
             for trial in prepared.trials.for_effort(attempt.effort)
             for comparison in _verify_on(trial, attempt, child, prepared)
         ]
-        if prepared.trials.replaced is not None:
+        if prepared.trials.replaced is not None and attempt.effort != "race":
             found += _verify_replaced(prepared.trials.replaced, limit_s, attempt, child, prepared)
     results = len(prepared.signature.outputs) + len(prepared.program.changes)
     nominal = [comparison.budget for trial, comparison in found if trial.regime is None]

@@ -25,10 +25,10 @@ export async function attemptScreen(id, number) {
     element: h("div", null,
       h("p", { class: "crumbs" }, inOneFile ? null : [h("a", { href: "#/" }, "Runs"), " / "], h("a", { href: `#/run/${encodeURIComponent(id)}` }, run.run.id), ` / attempt ${number}`,
         h("span", { class: "steps" }, previous && h("a", { href: to(previous) }, `← ${previous}`), next && h("a", { href: to(next) }, `${next} →`))),
-      h("h1", null, h("span", { class: "number-of" }, number), attempt.title && attempt.action !== "debug" ? wholeIdea({ ...attempt, idea: attempt.title }, 100) : attempt.idea || `Attempt ${number}`),
-      h("p", { class: "lineage" }, badge(attempt.attempt === run.best ? "best" : attempt.status), attempt.action === "debug" ? " · a repair of " : " · made from ",
+      h("h1", null, h("span", { class: "number-of" }, number), attempt.title && attempt.action === "improve" ? wholeIdea({ ...attempt, idea: attempt.title }, 100) : attempt.idea || `Attempt ${number}`),
+      h("p", { class: "lineage" }, badge(attempt.attempt === run.best ? "best" : attempt.status), { debug: " · a repair of ", tune: " · tuned from " }[attempt.action] ?? " · made from ",
         attempt.parent ? h("a", { href: to(attempt.parent) }, `attempt ${attempt.parent}`) : "the reference",
-        `, by the ${attempt.role} role`,
+        attempt.action === "tune" ? ", without a model" : `, by the ${attempt.role} role`,
         attempt.children.length ? [", continued by ", attempt.children.map((child, at) => [at ? ", " : "", h("a", { href: to(child) }, child)])] : "",
         attempt.duplicate_of ? [", same source as ", h("a", { href: to(attempt.duplicate_of) }, attempt.duplicate_of)] : ""),
       others.length ? h("div", { class: "tools" }, attempt.parent ? h("a", { class: "button", href: against(attempt.parent) }, "Compare with parent") : null, pick) : null,
@@ -36,6 +36,7 @@ export async function attemptScreen(id, number) {
       plan(attempt),
       changed(attempt),
       section("Evidence", evidence(attempt)),
+      attempt.tuning && section("Tuning", h("p", null, attempt.tuning)),
       profile(attempt),
       models(attempt)),
     keys: { run: () => { location.hash = `#/run/${encodeURIComponent(id)}`; }, best: go(run.best), next: go(next), previous: go(previous), parent: go(attempt.parent), compare },
@@ -77,8 +78,8 @@ const tiny = (value) => (value >= 1e-4 ? String(Number(value.toPrecision(2))) : 
 function plan(attempt) {
   const made = attempt.node.plan;
   if (!made) return null;
-  const inherited = attempt.action === "debug";
-  const title = inherited ? `Plan of attempt ${attempt.parent}, which this repairs` : `Plan: ${made.action === "edit" ? "edit the parent" : "rewrite the file"}`;
+  const inherited = { debug: "repairs", tune: "tunes" }[attempt.action];
+  const title = inherited ? `Plan of attempt ${attempt.parent}, which this ${inherited}` : `Plan: ${made.action === "edit" ? "edit the parent" : "rewrite the file"}`;
   return section(title, h("div", { class: attempt.anchored ? "plan" : "plan alone" },
     h("div", { class: "prose" }, brief(made.strategy).split(/\n{2,}/).map((part) => h("p", null, part))),
     attempt.anchored ? source(attempt.before, made.anchors)

@@ -83,7 +83,7 @@ async function runs(a, b) {
 }
 
 function differences([left, right]) {
-  const [one, other] = [left, right].map((run) => new Map([...run.facts.filter(([name]) => name), ["correct", `${run.correct} of ${run.attempts.length}`],
+  const [one, other] = [left, right].map((run) => new Map([...run.facts.filter(([name]) => name), ["correct", `${run.correct} of ${run.made}`],
     ["failures debugged", `${run.failures_taken_up}, ${run.failures_repaired} repaired`], ["cost", `${run.headline.cost}, ${run.headline.tokens}`]]));
   const names = [...new Set([...one.keys(), ...other.keys()])].filter((name) => name !== "run" && one.get(name) !== other.get(name));
   return table(["", left.run.id, right.run.id], names.map((name) => [name, one.get(name) ?? "", other.get(name) ?? ""]));

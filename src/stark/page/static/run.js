@@ -94,7 +94,7 @@ export function figures(run) {
       line.roofline && ["roofline", shortened(line.roofline)],
       line.accuracy && ["error", errorOf(line)],
       ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} calls`, line.time && line.time !== "0:00" ? `${line.time} in all` : null].filter(Boolean).join(", "))]],
-      ["attempts", [String(run.attempts.length), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
+      ["attempts", [String(run.made), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
   ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 

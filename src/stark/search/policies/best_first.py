@@ -64,4 +64,4 @@ class BestFirst:
         return expand(tree, next(fastest, ROOT))
 
     def _has_quota(self, tree: Tree, id: int) -> bool:
-        return not tree.pending_children(id) and len(tree.children(id)) < self.width
+        return not tree.pending_children(id) and len(tree.tries(id)) < self.width

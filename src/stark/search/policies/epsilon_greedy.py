@@ -67,5 +67,5 @@ class EpsilonGreedy:
         return tree.has_source(id) and not tree.pending_children(id) and not self._is_dead(tree, id)
 
     def _is_dead(self, tree: Tree, id: int) -> bool:
-        children = tree.children(id)
+        children = tree.tries(id)
         return len(children) >= self.n_child and not any(child.works for child in children)

@@ -350,6 +350,21 @@ def test_a_slow_program_is_timed_in_three_rounds_and_not_warmed_up_for_long(
     assert 1 == candidate.events.count("settle"), "in the first round, which tells that it is slow"
 
 
+def test_a_race_has_three_short_rounds_and_none_to_warm_up() -> None:
+    candidate, reference = Sleeper(0.001), Sleeper(0.001)
+    contents = Noted(candidate, reference)
+
+    ours, theirs = time_together(
+        Gated(candidate, 10.0), {"eager": Gated(reference, 10.0)}, 60.0, 50, contents, race=True
+    )
+
+    rounds = 1 + gated.MIN_ROUNDS_WHEN_SLOW  # the first one tells how long a call takes
+    assert rounds == len(contents.turns)
+    assert contents.turns[-1] <= gated.RACE_VISIT_MS / gated.BETWEEN_MS
+    assert 3 == len(ours.samples_ms) == len(theirs["eager"].samples_ms)
+    assert 1 == contents.ended, "results are compared as ever"
+
+
 def test_one_program_alone_is_timed_on_the_inputs_that_it_has() -> None:
     child = Sleeper(0.002)
 

@@ -45,6 +45,10 @@ MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW = 24, 3
 OVERTIME_FACTOR = 3
 """Budgets of time after which timing ends with `MIN_ROUNDS_WHEN_SLOW` rounds."""
 
+RACE_VISIT_MS = 8.0
+"""Target duration of a visit in a race, which has MIN_ROUNDS_WHEN_SLOW rounds and none to warm up: it times a program again
+in other processes. Most of a window goes into inputs and results, which the judge makes and compares for every call."""
+
 EMPTY_CALLS = 15
 """Calls that do nothing, whose median is subtracted."""
 
@@ -188,8 +192,9 @@ def time_together(
     budget_s: float,
     most_calls: int,
     contents: Contents,
+    race: bool = False,
 ) -> tuple[Measurement, dict[str, Measurement]]:
-    """Time all programs in rounds until `budget_s` seconds have passed.
+    """Time all programs in rounds until `budget_s` seconds have passed, or in the few rounds of a `race`.
 
     A visit has at most `most_calls` timed calls; their number depends on the first reference only, or on
     the candidate if there is none. Returns the candidate's measurement and the references' by name. Raises whatever
@@ -202,14 +207,14 @@ def time_together(
         with _one_thread():
             warm_ms, _ = _round(everyone, min(most_calls, WARMUPS - 1), contents)
             call_ms = warm_ms[first]
-            target_ms = min(VISIT_MS, 1e3 * budget_s)
+            target_ms = RACE_VISIT_MS if race else min(VISIT_MS, 1e3 * budget_s)
             calls = min(most_calls, max(1, round(target_ms / (call_ms + BETWEEN_MS))))
             empty_ms = everyone[first].empty_ms()
             for program in everyone:
                 program.long = call_ms >= LONG_MS
-            if call_ms < LONG_MS:
+            if call_ms < LONG_MS and not race:
                 _round(everyone, calls, contents)
-            _rounds(everyone, calls, budget_s, contents)
+            _rounds(everyone, calls, 0.0 if race else budget_s, contents)
     finally:  # the references serve the next candidate
         for reference in references.values():
             reference.child.go_on()
