@@ -122,7 +122,7 @@ def together(
 
 
 def test_the_ratio_of_two_programs_is_found() -> None:
-    reference, candidate = together(Sleeper(0.01), Sleeper(0.005))
+    reference, candidate = together(Sleeper(0.01), Sleeper(0.005), budget_s=1.0)
 
     assert 2.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
     assert len(reference.samples_ms) == len(candidate.samples_ms) >= gated.MIN_ROUNDS
@@ -309,7 +309,7 @@ def test_rounds_in_which_the_candidate_moved_beside_a_reference_do_not_count(
         with pytest.raises(ChildFailed, match="run while the judge has stopped them"):
             together(reference, candidate, most_calls=2, contents=contents)
     else:
-        theirs, ours = together(reference, candidate, most_calls=2, contents=contents)
+        theirs, ours = together(reference, candidate, budget_s=1.0, most_calls=2, contents=contents)
         assert len(theirs.samples_ms) == len(ours.samples_ms) >= gated.MIN_ROUNDS
 
 
