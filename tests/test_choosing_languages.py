@@ -90,6 +90,24 @@ async def test_a_choice_that_the_machine_lacks_is_sent_back(store: Store) -> Non
     assert "LANGUAGE is `cutedsl`. Choose one of triton, cuda, gluon." in str(node.evaluation)
 
 
+async def test_a_language_may_be_named_by_its_title(store: Store) -> None:
+    def asks_for_cuda(messages: tuple[Message, ...]) -> str:
+        title = LANGUAGES["cuda"].title
+        return team_reply(messages).replace(
+            "ACTION: rewrite", f"ACTION: rewrite\nLANGUAGE: {title}"
+        )
+
+    run = samples.run(attempts=1, language=AUTO)
+
+    worked = await samples.work(
+        store, run, FakeExecutor(versions=having(HAS)), samples.scripted(asks_for_cuda)[0]
+    )
+
+    (node,) = worked.tree.nodes
+    assert node.candidate is not None
+    assert "cuda" == node.candidate.language
+
+
 async def test_a_machine_without_any_language_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match="has the tools of no language"):
         await samples.work(store, samples.run(language=AUTO), FakeExecutor())

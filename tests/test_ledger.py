@@ -97,6 +97,8 @@ async def test_a_call_alone_may_exceed_the_limit() -> None:
 async def test_no_call_is_admitted_at_the_limit(budget: Budget) -> None:
     ledger = Ledger(budget, spent={"plan": paid(0.5)})
 
+    assert not ledger.may_ask
+    assert not Ledger(Budget(), parent=ledger).may_ask
     with pytest.raises(LimitReached):
         await soon(ledger.admit("code", CENT))
 

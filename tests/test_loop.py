@@ -338,6 +338,19 @@ async def test_a_build_that_fails_twice_is_judged_as_it_is(store: Store) -> None
     assert 2 == len(executor.evaluated), "the second attempt's sources are known"
 
 
+async def test_nothing_goes_back_once_the_budget_is_spent(store: Store) -> None:
+    """The attempt was paid for and judged, so it counts."""
+    run = samples.run("sampling", 2, budget={"dollars": 0.25})
+
+    worked = await samples.work(
+        store, run, FakeExecutor(fails_at_first), samples.scripted(repairing)[0]
+    )
+
+    (node,) = worked.tree.nodes
+    assert "build_failed" == node.evaluation.status
+    assert "dollars" == worked.ended.kind
+
+
 async def test_a_replaced_candidate_belongs_to_no_attempt(store: Store) -> None:
     """Attempt 2 ends with the source that attempt 1 replaced."""
     repaired = iter([False, True, False, False])

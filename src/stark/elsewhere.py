@@ -7,12 +7,12 @@ that passed the final check gets the same check on each other kind.
 
 from __future__ import annotations
 
-from stark.core.errors import ProblemError, UsageError
+from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.standing import rank_key, vs_eager
 from stark.evaluator.executors import Executor
-from stark.events import JudgedElsewhere, JudgingElsewhere, OnEvent
+from stark.events import JudgedElsewhere, JudgingElsewhere, Notice, OnEvent
 from stark.store import Store
 
 
@@ -40,7 +40,8 @@ async def describe_elsewhere(run: Run, own: Reference, executor: Executor) -> di
 async def check_elsewhere(run: Run, store: Store, executor: Executor, emit: OnEvent) -> None:
     """Judge the leaders that passed the final check on each other kind, the fastest first.
 
-    Each result is stored. What an earlier session judged there is not judged again.
+    Each result is stored. What an earlier session judged there is not judged again. A kind that no judge offers any more
+    is left out, with a notice: `stark resume` has the rest judged when it is back.
     """
     if not run.config.other_classes:
         return
@@ -55,6 +56,14 @@ async def check_elsewhere(run: Run, store: Store, executor: Executor, emit: OnEv
             node = await store.retried(store.node, run.id, attempt)
             assert node is not None and node.candidate is not None
             emit(JudgingElsewhere(node, kind))
-            found = await judges.evaluate(run.problem, node.candidate, "promote")
+            try:
+                found = await judges.evaluate(run.problem, node.candidate, "promote")
+            except JudgeUnavailable as error:
+                emit(
+                    Notice(
+                        f"not judged on {kind}: {error}; resume the run when such a machine is back"
+                    )
+                )
+                break
             await store.retried(store.add_elsewhere, run.id, attempt, kind, found)
             emit(JudgedElsewhere(node, kind, found))

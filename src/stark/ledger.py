@@ -97,6 +97,18 @@ class Ledger:
         """The limit of a parent's budget that is reached, or None."""
         return next(filter(None, (parent.own_limit() for parent in self._line[1:])), None)
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether no limit on tokens or dollars is reached, here or in a parent."""
+        return self._refusal() is None
+
+    def _refusal(self) -> LimitReached | None:
+        """Limits on attempts and minutes keep new attempts from starting, but refuse no call."""
+        for ledger in self._line:
+            if limit := reached(ledger.budget, 0, ledger.spent.cost, 0.0):
+                return LimitReached(limit, shared=ledger is not self)
+        return None
+
     async def admit(self, role: str, at_most: Cost) -> Reservation:
         """Reserve the expected cost of a call; while it does not fit, wait for calls in flight to return.
 
@@ -107,10 +119,8 @@ class Ledger:
         while True:
             known = (ledger._largest[role] for ledger in self._line if role in ledger._largest)
             reservation = Reservation(role, next(known, at_most))
-            for ledger in self._line:
-                # Limits on attempts and minutes keep new attempts from starting, but refuse no call.
-                if limit := reached(ledger.budget, 0, ledger.spent.cost, 0.0):
-                    raise LimitReached(limit, shared=ledger is not self)
+            if refusal := self._refusal():
+                raise refusal
             full = next((one for one in self._line if not one._fits(reservation.cost)), None)
             if full is None:
                 for ledger in self._line:

@@ -29,7 +29,7 @@ from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, Notice, OnEvent, Started, Stepped, ignore
 from stark.explain.evaluation import evidence
 from stark.final_check import check_leaders, demote_refuted
-from stark.languages import AUTO, LANGUAGES, language, offered
+from stark.languages import AUTO, Language, language, offered
 from stark.ledger import Ledger, LimitReached
 from stark.lessons import with_lessons
 from stark.problems import check_visible
@@ -61,7 +61,8 @@ async def work_on(
     only after it has passed all checks that can refuse it. Raises Held if another process is working on the
     run, and the errors of the judge, the models and the store.
     """
-    _check_length(run)
+    if run.config.language != AUTO:
+        _check_length(run, language(run.config.language))
     store.on_wait(lambda text: emit(Notice(text)))
     with ExitStack() as held:
         await store.retried(lambda: held.enter_context(store.exclusive(run.id)))
@@ -76,7 +77,7 @@ async def work_on(
                 _check_device(run, each)
             run = await store.retried(with_lessons, run, store, reference)
             await store.retried(_begin, run, store, reference, elsewhere)
-        executor.bind(reference.device_class)
+        executor = executor.on(reference.device_class)
         await store.retried(store.reopen_run, run.id)
         ledger = await store.retried(_ledger, run, store, shared)
         desk = Desk(run.id, store, ledger, replies, emit)
@@ -102,28 +103,30 @@ def _begin(
     store.set_reference(run.id, reference, elsewhere)
 
 
-def _check_length(run: Run) -> None:
+def _check_length(run: Run, written_in: Language) -> None:
     """Raise ProblemError if the problem is too long for any prompt."""
-    written_in = (
-        LANGUAGES.values() if run.config.language == AUTO else [language(run.config.language)]
-    )
-    least, name = max((least_tokens(run.problem, each), each.name) for each in written_in)
+    least = least_tokens(run.problem, written_in)
     if least > run.config.window_tokens:
         raise ProblemError(
-            f"the problem and the {name} guide alone are about {least:,} tokens, but a prompt is limited to "
+            f"the problem and the {written_in.name} guide alone are about {least:,} tokens, but a prompt is limited to "
             f"{run.config.window_tokens:,}; start a run with a larger window_tokens if the models accept it, or shorten "
             "the problem"
         )
 
 
 def _check_device(run: Run, reference: Reference) -> None:
-    """Raise UsageError if a judge's device cannot run the run's language, before anything is paid for."""
+    """Raise UsageError if a judge's device cannot run the run's language, before anything is paid for.
+
+    Also raises ProblemError if the planner chooses the language and the problem is too long for one of those.
+    """
     if run.config.language == AUTO:
         if not offered(reference):
             raise UsageError(
                 f"the judge of {reference.device.name} has the tools of no language; `stark doctor` there says what "
                 "to install"
             )
+        for each in offered(reference):
+            _check_length(run, each)
         return
     kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
@@ -305,7 +308,8 @@ class Session:
             if asking.sent_back is not None:
                 return "known to an earlier session" if asking.sent_back else ""
             evaluation = await self._evaluation(work.attempt, candidate)
-            return evidence(evaluation) if isinstance(evaluation, BuildFailed) else ""
+            failed = isinstance(evaluation, BuildFailed) and self.desk.ledger.may_ask
+            return evidence(evaluation) if failed else ""
 
         return await self.team.write(work, asking.ask, build_errors)
 

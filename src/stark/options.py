@@ -134,8 +134,9 @@ class RunOptions(Frozen):
     @field_validator("device_class", mode="before")
     @classmethod
     def _written_classes(cls, value: object) -> object:
-        """Text such as `H100,H200` as its parts. A comma with a space is part of a kind's name."""
-        found = re.split(r",(?! )", value) if isinstance(value, str) else value
+        """Text such as `H100,H200` as its parts. In a full name (`A, 80 GB; driver 1, torch 2`) a comma with a space is a part."""
+        separator = r",(?! )" if isinstance(value, str) and "; " in value else r",\s*"
+        found = re.split(separator, value) if isinstance(value, str) else value
         if isinstance(found, list | tuple) and (not all(found) or len(found) > len(set(found))):
             raise ValueError("parts of the names of different kinds, such as H100,H200")
         return found or None

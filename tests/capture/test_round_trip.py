@@ -51,9 +51,6 @@ class Quick:
             self._found[key] = await self._judge.evaluate(problem, candidate, "search")
         return self._found[key]
 
-    def bind(self, device_class: str) -> None:
-        self._judge.bind(device_class)
-
     def on(self, device_class: str) -> Executor:
         return self._judge.on(device_class)
 

@@ -123,6 +123,7 @@ def test_a_fault_in_a_flag_is_named() -> None:
     [
         ("H100", ("H100",)),
         ("H100,H200", ("H100", "H200")),
+        ("H100, H200", ("H100", "H200")),
         (["H100", "H200"], ("H100", "H200")),
         (
             "Xeon, 2 cores; torch 2.13.0,Xeon, 1 cores",

@@ -41,7 +41,7 @@ async def test_streaming_stores_are_right_too(executor: Executor) -> None:
     """They are for large results, so the example itself does not get there."""
     technique = next(entry for entry in CPP.techniques if entry.name == "cpp/memory_traffic")
     candidate = samples.candidate_of(technique, CPP)
-    always = candidate.source.replace("STREAM_FROM = 32 << 20", "STREAM_FROM = 0")
+    always = candidate.source.replace("STREAM_FROM = 8 << 20", "STREAM_FROM = 0")
     assert always != candidate.source
 
     evaluation = await executor.evaluate(

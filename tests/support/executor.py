@@ -91,9 +91,6 @@ class FakeExecutor:
             Untimed(accuracy=evaluation.accuracy) if isinstance(evaluation, Correct) else evaluation
         )
 
-    def bind(self, device_class: str) -> None:
-        """Times are always those of this device."""
-
     def on(self, device_class: str) -> Executor:
         """The first of this and the others whose kind has this text in it."""
         for each in (self, *self.others):

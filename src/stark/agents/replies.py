@@ -15,6 +15,7 @@ from stark.agents.spans import Span
 from stark.core.errors import ReplyError
 from stark.core.plan import ANCHOR_NAME, Anchor, Plan, short_name, unquoted
 from stark.core.python import parse_python
+from stark.languages import LANGUAGES
 
 _DRIFT = 5
 """How many lines the field LINES may be off if the fields BEGINS and ENDS identify the span."""
@@ -260,7 +261,9 @@ def _language(fields: list[_Field], languages: Collection[str]) -> str | None:
     """Remove the field LANGUAGE, if it is next, and return its value, if there is a choice."""
     if not fields or fields[0].word != "LANGUAGE":
         return None
-    name = _taken(fields, "LANGUAGE", "the plan").lower()
+    name = _taken(fields, "LANGUAGE", "the plan").lower().partition(" (")[0].strip("`")
+    titles = {each.title.lower(): each.name for each in LANGUAGES.values()}
+    name = titles.get(name, name)
     if languages and name not in languages:
         raise ReplyError(f"LANGUAGE is `{name[:40]}`. Choose one of {', '.join(languages)}.")
     return name if languages else None

@@ -188,7 +188,7 @@ class _SharedExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self.evaluate, self.bind = executor.evaluate, executor.bind
+        self.evaluate = executor.evaluate
         self._described: dict[str, asyncio.Task[Reference]] = {}
         self._views: dict[str, _SharedExecutor] = {}
         """By device class."""

@@ -21,6 +21,9 @@ BUILDERS = frozenset(
 )
 """Functions that compile C++ or CUDA source."""
 
+MANY_STEPS = 30
+"""A reference of so many operators probably loops over time in Python."""
+
 
 def _rule(tree: ast.Module) -> str | None:
     if not BUILDERS & names_used(tree):
@@ -46,6 +49,7 @@ CPP = Language(
     environment=_environment,
     techniques=(
         Technique("cpp/small_problems", ("launch",)),
+        Technique("cpp/recurrences", ("memory", "launch"), least_steps=MANY_STEPS),
         Technique("cpp/blocking", ("memory", "compute"), frozenset({"matmul", "conv"})),
         Technique("cpp/memory_traffic", ("memory",)),
         Technique("cpp/simd"),

@@ -34,7 +34,9 @@ def run_facts(view: RunView) -> Facts:
     run, config, reference = view.run, view.run.config, view.reference
     yield "run", f"{run.id}, {run.created:%Y-%m-%d %H:%M} UTC, STARK {run.version}"
     yield "problem", run.problem.name
-    yield "strategy", f"{config.strategy.name}, in {config.language}, seed {config.seed}"
+    used = {node.candidate.language: None for node in view.nodes if node.candidate is not None}
+    languages = " and ".join(used) if len(used) > 1 else config.language
+    yield "strategy", f"{config.strategy.name}, in {languages}, seed {config.seed}"
     yield "models", models_line(run)
     if run.is_replay:
         yield "replay", replay_line(run)

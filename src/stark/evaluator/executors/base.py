@@ -45,14 +45,10 @@ class Executor(Protocol):
         """Judge one candidate."""
         ...
 
-    def bind(self, device_class: str) -> None:
-        """Use only machines in whose kind this text occurs: times of other kinds are not comparable."""
-        ...
-
     def on(self, device_class: str) -> Executor:
-        """The same judges, but those in whose kind this text occurs, whatever this executor is bound to.
+        """The same judges, but only those in whose kind this text occurs: times of other kinds are not comparable.
 
-        It shares everything that this executor has started, and closing it stops nothing.
+        What this executor is bound to does not matter. It shares everything that this executor has started, and closing it stops nothing.
         """
         ...
 
@@ -82,7 +78,7 @@ class RequestingExecutor(ABC):
         self._tools = tools or Tools()
 
     def bind(self, device_class: str) -> None:
-        """See `Executor.bind`. An executor that several runs share keeps the first kind, which may get a fuller name."""
+        """Ask only machines in whose kind this text occurs. The first kind stays, but may get a fuller name."""
         if (self._device_class or "") in device_class:
             self._device_class = device_class
 
@@ -209,7 +205,7 @@ class RequestingExecutor(ABC):
         if isinstance(answer, RequestRefused):
             raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
         assert isinstance(answer, Described | Evaluated)
-        self._device_class = answer.device_class or self._device_class
+        self.bind(answer.device_class)
         return answer
 
     @abstractmethod

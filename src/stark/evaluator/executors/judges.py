@@ -223,7 +223,8 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
             usable = self._judges
             for judge in usable:
                 judge.failure = None
-        failure, others = JudgeUnavailable(CLOSED), set[str]()
+        failure: JudgeUnavailable | None = None
+        others = set[str]()
         for judge in sorted(usable, key=lambda judge: judge.load(request.problem.digest)):
             kind = judge.device_class
             if kind is None or (request.device_class or "") in kind:
@@ -235,9 +236,9 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
                 if not (isinstance(answer, RequestRefused) and answer.other_class):
                     return answer
             others.add(judge.device_class or "unknown")
-        if others:
+        if others and failure is None:
             return refusal(request, others)
-        raise failure
+        raise failure or JudgeUnavailable(CLOSED)
 
 
 class CommandsExecutor(JudgesExecutor[CommandJudge]):

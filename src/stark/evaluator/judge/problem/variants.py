@@ -15,16 +15,21 @@ from stark.core.problem import Problem
 def variants(problem: Problem) -> Iterator[tuple[Problem, str]]:
     """Yield a variant per top-level integer constant, in file order, and the change as text, such as `N = 33`.
 
-    Constants above 2 become about half as large; 1 and 2 become 2 and 3. Few tile sizes divide the
-    new value.
+    By turns, a constant becomes about half and about twice as large: some arithmetic overflows only in longer sums or
+    recurrences. 1 and 2 become 2 and 3. Few tile sizes divide the new value.
     """
-    tree = ast.parse(problem.source)
+    for place, (name, node, value) in enumerate(_sizes(ast.parse(problem.source))):
+        other = value + 1 if value <= 2 else value // 2 + 1 if place % 2 == 0 else 2 * value + 1
+        yield _with_constant(problem, node, other), f"{name} = {other}"
+
+
+def _sizes(tree: ast.Module) -> Iterator[tuple[str, ast.Constant, int]]:
+    """The positive integer constants at the top level."""
     for statement in tree.body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value) as node):
                 if type(value) is int and value > 0:
-                    other = value // 2 + 1 if value > 2 else value + 1
-                    yield _with_constant(problem, node, other), f"{name} = {other}"
+                    yield name, node, value
 
 
 def _with_constant(problem: Problem, node: ast.Constant, value: int) -> Problem:
