@@ -39,8 +39,9 @@ LONG_MS = 500.0
 """If a call of the reference takes this long, neither rounds nor calls are spent on warming up, and no thread is pinned:
 cold caches and a thread on the wrong core cost little of it."""
 
-MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW = 24, 3
-"""Rounds before timing may end; the same for programs so slow that these take three budgets."""
+MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW = 12, 3
+"""Rounds for each reference before timing may end, so 24 in a final check, which has two references: then the interval
+bears some disturbed rounds. And the rounds for programs so slow that these take three budgets."""
 
 OVERTIME_FACTOR = 3
 """Budgets of time after which timing ends with `MIN_ROUNDS_WHEN_SLOW` rounds."""
@@ -225,7 +226,7 @@ def time_together(
 
 def _rounds(everyone: Sequence[Gated], calls: int, budget_s: float, contents: Contents) -> None:
     """Run rounds until there are enough."""
-    begin, count, restless, enough = time.monotonic(), 0, 0, MIN_ROUNDS
+    begin, count, restless, enough = time.monotonic(), 0, 0, MIN_ROUNDS * max(1, len(everyone) - 1)
     while count < enough or time.monotonic() - begin < budget_s:
         found, stood = _round(everyone, calls, contents)
         if not stood:
