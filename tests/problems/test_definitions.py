@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -132,14 +133,30 @@ def drawn(lengths, device):
     assert torch.equal(torch.ones(8, dtype=torch.bool), names["get_inputs"]()[3])
 
 
+@pytest.mark.parametrize("scale", [math.inf, -math.inf, math.nan])
+def test_a_scalar_need_not_be_finite(scale: float, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    drawing = "\ndef drawn(lengths, device):\n    return {'kept': lengths['scale']}\n"
+    folder = sol(
+        tmp_path,
+        [workload(4, scale, inputs=workload(4, scale)["inputs"] | {"kept": {"type": "custom"}})],
+        reference=REFERENCE + drawing,
+        custom_inputs_entrypoint="drawn",
+    )
+    names: dict[str, Any] = {}
+    exec(load(str(folder)).source, names)
+
+    assert [str(scale)] * 2 == [str(each) for each in names["get_inputs"]()[2:]]
+
+
 def test_workloads_that_cannot_be_cases_are_named(tmp_path: Path) -> None:
     stored = workload(5)["inputs"] | {"x": {"type": "safetensors", "path": "x", "tensor_key": "x"}}
     many = [workload(rows) for rows in range(1, 20)]
     problem = load(str(sol(tmp_path, [*many, workload(3, scale=2.0), workload(5, inputs=stored)])))
 
     assert (
-        "# Workloads left out: 1 read .safetensors files; 1 have other numbers or ways to draw than the first; "
-        "11 lie between others in size." in problem.source
+        "# Workloads left out: 1 read .safetensors files; 1 differ from the first in their scalars or in how inputs "
+        "are made; 11 have sizes between those that were chosen." in problem.source
     )
     assert 8 == len(problem.declared.cases)
     assert ["rows=1", "rows=19"] == [list(problem.declared.cases)[end] for end in (0, -1)]

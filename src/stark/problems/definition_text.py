@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from stark.core.declared import Tolerance
@@ -10,6 +11,7 @@ from stark.problems.definitions import (
     Chosen,
     Definition,
     Origin,
+    Scalar,
     TensorForm,
     Workload,
 )
@@ -70,7 +72,7 @@ def _drawing(definition: Definition, workload: Workload) -> Iterator[str]:
             yield f"{name} = int({axis.expression})"
     if definition.custom_inputs_entrypoint is not None:
         known = {name: name for name in definition.axes} | {
-            name: repr(origin.value)
+            name: _number(origin.value)
             for name, origin in workload.inputs.items()
             if origin.type == "scalar"
         }
@@ -86,7 +88,7 @@ def _drawing(definition: Definition, workload: Workload) -> Iterator[str]:
 def _drawn(name: str, form: TensorForm, origin: Origin) -> str:
     """An input as Python."""
     if origin.type == "scalar":
-        return repr(origin.value)
+        return _number(origin.value)
     if origin.type == "custom":
         return f"given[{name!r}]"
     lengths = form.shape or ()
@@ -102,6 +104,12 @@ def _drawn(name: str, form: TensorForm, origin: Origin) -> str:
     else:
         found = f"torch.randn({shape}, dtype={dtype})" + _scaling(name, lengths)
     return found if form.shape is not None else f"{found}.item()"
+
+
+def _number(value: Scalar | None) -> str:
+    """A scalar as Python, which has no literals for infinity and NaN."""
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    return repr(value) if is_finite else f"float('{value}')"
 
 
 def _scaling(name: str, lengths: Sequence[str]) -> str:

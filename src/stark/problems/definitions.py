@@ -180,11 +180,13 @@ def _usable(path: Path, workloads: Sequence[Workload]) -> tuple[list[Workload], 
         )
     same = [each for each in drawn if each.inputs == drawn[0].inputs]
     if len(same) < len(drawn):
-        notes.append(f"{len(drawn) - len(same)} have other numbers or ways to draw than the first")
+        notes.append(
+            f"{len(drawn) - len(same)} differ from the first in their scalars or in how inputs are made"
+        )
     different = list({tuple(each.axes.items()): each for each in same}.values())
     ordered = sorted(different, key=lambda each: each.size)
     if len(ordered) > MOST_CASES:
-        notes.append(f"{len(ordered) - MOST_CASES} lie between others in size")
+        notes.append(f"{len(ordered) - MOST_CASES} have sizes between those that were chosen")
         last = len(ordered) - 1
         ordered = [ordered[round(k * last / (MOST_CASES - 1))] for k in range(MOST_CASES)]
     return ordered, notes

@@ -134,7 +134,7 @@ class Counting(TorchDispatchMode):
         if free or not self._open:
             return
         flops = self._flops(operator, args, kwargs, result)
-        reads, writes = moved(func, name, args, kwargs, result)
+        reads, writes = moved(func, name, args, kwargs)
         place = Place(name, self._open[-1].path, *_line())
         for call in self._open:
             call.operators.add(place)

@@ -258,7 +258,7 @@ class Operations(TorchDispatchMode):
         self._made |= {part.storage for part in parts_of(result)} - given
         name, is_free = nature(func)
         if not is_free:
-            read, written = moved(func, name, args, kwargs, result)
+            read, written = moved(func, name, args, kwargs)
             self._read |= {part for part in read if part.storage not in self._made}
             self._written |= {part for part in written if part.storage not in self._made}
 
