@@ -29,6 +29,9 @@ PROTOCOL = 15
 SERVICE = "STARK_BUILDERS"
 """Environment variable by which a judge's executor names the socket of a build service."""
 
+LONGEST_REQUEST = 16 << 20
+"""Maximum length of a request for a build in bytes."""
+
 
 class Describe(Frozen):
     """Ask the judge to measure the problem's reference."""

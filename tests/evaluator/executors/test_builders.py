@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
-        subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
+        subprocess.run(["unshare", "--mount", "--uts", "true"], capture_output=True).returncode
+        != 0,
         reason="this user may not mount anything",
     ),
 ]
@@ -78,8 +79,11 @@ def executor(three_nodes: Any, caches: tuple[Path, Path]) -> RayExecutor:
 
 def executor_at(text: str, caches: tuple[Path, Path]) -> RayExecutor:
     here, there = caches
-    start = f'mount --bind {there} {here} && exec {sys.executable} -m stark.evaluator.judge.building "$@"'
-    command = ["unshare", "--mount", "sh", "-c", start, "sh"]
+    start = (
+        f"mount --bind {there} {here} && echo builder > /proc/sys/kernel/hostname && "
+        f'exec {sys.executable} -m stark.evaluator.judge.building "$@"'
+    )
+    command = ["unshare", "--mount", "--uts", "sh", "-c", start, "sh"]
     return RayExecutor(text, Limits(timing_budget_s=0.2), build_command=command)
 
 
@@ -103,15 +107,27 @@ async def test_what_a_builder_has_built_is_run_by_a_judge_that_compiles_nothing(
     assert libraries(there) == libraries(here)
 
 
-async def test_a_compilers_errors_come_from_the_builder(
-    executor: RayExecutor, caches: tuple[Path, Path]
-) -> None:
+async def test_a_candidate_that_compiles_nowhere_has_failed(executor: RayExecutor) -> None:
     wrong = as_candidate("cpp", ADDS.replace("n + 1", "m + 1") + HONEST)
 
     found = await executor.evaluate(PROBLEM, wrong)
 
     assert isinstance(found, BuildFailed)
     assert "was not declared" in found.error
+
+
+async def test_a_compilers_error_that_only_a_builder_has_blames_nobody(
+    executor: RayExecutor, caches: tuple[Path, Path]
+) -> None:
+    here, there = caches
+    fails = '"#error No space left on device" if os.uname().nodename == "builder" else'
+    source = ADDS.replace("adds", "fails").replace("cpp_sources=", f"cpp_sources={fails} ")
+    before = len(libraries(here)), len(libraries(there))
+
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", f"import os\n{source}{HONEST}"))
+
+    assert isinstance(found, Correct), found
+    assert (before[0] + 1, before[1]) == (len(libraries(here)), len(libraries(there)))
 
 
 async def test_a_builder_says_what_it_is(executor: RayExecutor) -> None:

@@ -45,17 +45,11 @@ class Greeting(NamedTuple):
 class Host:
     """The actor: one judge, and the requests of all drivers."""
 
-    def __init__(
-        self, device: str, threads: str | None, command: Sequence[str] | None, away: bool
-    ) -> None:
-        """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves.
-
-        With `away`, the judge asks builders for each build first.
-        """
+    def __init__(self, device: str, threads: str | None, command: Sequence[str] | None) -> None:
+        """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves."""
         environment = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
-        self._desk = Desk() if away else None
-        if self._desk is not None:
-            environment.append(f"{SERVICE}={self._desk.socket}")
+        self._desk = Desk()
+        environment.append(f"{SERVICE}={self._desk.socket}")
         judge = command or [sys.executable, "-m", "stark.evaluator.judge", "--device", device]
         self._judge = CommandJudge(["env", *environment, *judge], self._notice)
         self._said = ""
@@ -75,8 +69,7 @@ class Host:
         try:
             hello = (await self._judge.start()).hello
             said = hello.model_dump_json()
-            if self._desk is not None:
-                await self._desk.open(builders, hello)
+            await self._desk.open(builders, hello)
         except JudgeUnavailable as failure:
             error = str(failure)
         return Greeting(__version__, socket.gethostname(), said, error)
@@ -105,8 +98,7 @@ class Host:
     async def end(self) -> None:
         """End the judge."""
         await self._judge.close()
-        if self._desk is not None:
-            self._desk.close()
+        self._desk.close()
 
     def _load(self) -> Load:
         return Load(len(self._judge.open), list(self._judge.problems))

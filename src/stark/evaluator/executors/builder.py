@@ -14,6 +14,7 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,7 @@ class Builder:
         self._starting = asyncio.Lock()
         self._process: Process | None = None
         self._greeting: Builds | None = None
+        self._requests = 0
         self._heard = time.monotonic()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
@@ -69,13 +71,16 @@ class Builder:
 
     async def build(self, request: bytes) -> bytes:
         """The build service's answer to a request. If this is cancelled, so is the build."""
-        reader, writer = await asyncio.open_unix_connection(self._socket)
+        self._requests += 1
         try:
-            writer.write(request)
-            await writer.drain()
-            return await reader.read()
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+            with closing(writer):
+                writer.write(request)
+                await writer.drain()
+                return await reader.read()
         finally:
-            writer.close()
+            self._requests -= 1
+            self._heard = time.monotonic()
 
     async def ping(self) -> None:
         """Learn that a driver may need builds."""
@@ -94,8 +99,8 @@ class Builder:
         return Builds(socket.gethostname(), None, f"the build service does not start: {said}")
 
     async def _watch(self) -> None:
-        """End this actor if nobody has pinged it for a while, or if its service has ended; then Ray starts it again."""
-        while time.monotonic() - self._heard < IDLE_S:
+        """End this actor if nobody has needed it for a while, or if its service has ended; then Ray starts it again."""
+        while self._requests or time.monotonic() - self._heard < IDLE_S:
             await asyncio.sleep(PING_S)
             if self._greeting and self._process and self._process.returncode is not None:
                 os._exit(1)

@@ -92,7 +92,7 @@ async def _greeted(actor: Any) -> Builds | None:
 
 
 async def _ping(actor: Any) -> None:
-    with suppress(ray().exceptions.RayError):
-        while True:
+    while True:
+        with suppress(ray().exceptions.RayError):  # Ray may start it again
             await actor.ping.remote()
-            await asyncio.sleep(PING_S)
+        await asyncio.sleep(PING_S)

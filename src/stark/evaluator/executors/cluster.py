@@ -326,7 +326,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
                     max_concurrency=1000,
                 )
             )
-            create = partial(actor.remote, device, threads, self._command, bool(places))
+            create = partial(actor.remote, device, threads, self._command)
             notified, builders = partial(self._notified, index), self._builders.actors
             self._judges.append(ActorJudge(create, notified, builders))
         self._starts = [asyncio.create_task(_start(judge)) for judge in self._judges]

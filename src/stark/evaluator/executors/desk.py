@@ -1,7 +1,8 @@
 """Passes a judge's requests for builds to builders in a Ray cluster.
 
 A judge's processes connect to a socket of the judge's actor, one for each request. Requests and answers are the judge's and
-the build service's own. A connection that closes without an answer means that the judge must build by itself.
+the build service's own. A connection that closes without an answer means that the judge must build by itself;
+without builders it closes at once. Every judge of a cluster has a desk, since a driver with builders may join later.
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ from typing import Any
 
 from stark.evaluator.executors.builder import Builds
 from stark.evaluator.executors.engine import ray
-from stark.evaluator.protocol import Hello
-
-LONGEST_REQUEST = 16 << 20
-"""Maximum length of a request in bytes."""
+from stark.evaluator.protocol import LONGEST_REQUEST, Hello
 
 WAIT_S = 60.0
 """Seconds that requests wait for the first builder, after a driver has said which there are. To start one takes about 10."""

@@ -47,6 +47,7 @@ from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.relay import ALONE, LEAVE, Said
 from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.examined import examined
@@ -169,10 +170,10 @@ class Judge:
         except Cancelled:
             answer = RequestRefused(id=request.id, error="it was cancelled")
         except ProblemError as error:
-            answer = ProblemRefused(id=request.id, error=_encodable(str(error)))
+            answer = ProblemRefused(id=request.id, error=printable(str(error)))
         except BaseException:
             trace = traceback.format_exc(limit=-6)
-            answer, failed = JudgeFailed(id=request.id, error=_encodable(trace)), True
+            answer, failed = JudgeFailed(id=request.id, error=printable(trace)), True
         del self._open[request.id]
         self._send(answer, last=failed or not machine.works(self.device))
 
@@ -326,8 +327,3 @@ class Judge:
     def _say(self, said: Said) -> None:
         with self._pipe_lock:
             self._pipe.send(said)
-
-
-def _encodable(text: str) -> str:
-    """Replace characters that UTF-8 cannot encode. The text of an exception may contain them."""
-    return text.encode("utf-8", "replace").decode()

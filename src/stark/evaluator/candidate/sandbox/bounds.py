@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from contextlib import suppress
 from pathlib import Path
 
 FILE_BYTES = 4 << 30
@@ -40,16 +41,15 @@ def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
 
 
 def yield_cores() -> None:
-    """Leave the cores to other processes. Call it in a session of its own."""
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    for _ in range(TRIES):
-        try:
-            AUTOGROUP.write_text(LEAST)
-            return
-        except BlockingIOError:
+    """Leave the cores to other processes, as far as the system allows it. Call it in a session of its own."""
+    with suppress(OSError):  # gVisor and strict filters of system calls refuse it
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with suppress(OSError):  # this Linux has no such groups, or lets nobody change them
+        for _ in range(TRIES):
+            with suppress(BlockingIOError):
+                AUTOGROUP.write_text(LEAST)
+                return
             time.sleep(PAUSE_S)
-        except OSError:  # this Linux has no such groups, or lets nobody change them
-            return
 
 
 def lower(limit: int, wanted: int) -> None:

@@ -146,8 +146,6 @@ class Builds:
         if self._cache.complete(key) and built.printed.exists() and built.kept.exists():
             return replace(built, output=built.printed.read_text())
         if away is not None:
-            if away.packed.error is not None:
-                return replace(built, error=away.packed.error, output=away.packed.output)
             with suppress(Unusable, ChildFailed):
                 found = self._imported(key, candidate, limits, patience, away)
                 if found.error is None:

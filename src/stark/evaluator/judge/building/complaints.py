@@ -93,15 +93,11 @@ def is_compile_error(types: Iterable[str], text: str) -> bool:
     )
 
 
-def is_of_a_compiler(text: str) -> bool:
-    """Whether a text contains errors in the form of a compiler's, rather than a Python exception alone."""
-    return any(message.is_error for message in _messages(text))
-
-
 def first_errors(text: str, source: str = "") -> str:
     """The first errors in the output of a build or run, with their line numbers in `source` if known."""
-    if is_of_a_compiler(text):
-        return "\n".join(_compiled(list(_messages(text)), source))
+    messages = list(_messages(text))
+    if any(message.is_error for message in messages):
+        return "\n".join(_compiled(messages, source))
     return "\n".join(_interpreted(text, source))
 
 

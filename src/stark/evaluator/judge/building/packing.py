@@ -54,10 +54,7 @@ class Packed(Frozen):
     """Of the build that was asked for."""
 
     refusal: str | None = None
-    """Why nothing was built, if the candidate is not at fault."""
-
-    error: str | None = None
-    """The compilers' errors."""
+    """Why nothing was built. This may be the builder's fault, so it says nothing about the candidate."""
 
     output: str = ""
     """What the build printed."""

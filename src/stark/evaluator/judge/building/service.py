@@ -1,7 +1,8 @@
 """A build service: builds candidates for judges on other machines, as they would build them themselves.
 
 It has the same sandbox, limits and cache of builds as a judge, needs no device, and answers each request with a stream
-(`packing.py`). A request that it could not serve as the judge's machine would is refused, and the judge builds by itself.
+(`packing.py`). If a build fails, even with a compiler's error, the answer is a refusal, and the judge builds by itself: this
+machine may lack memory, disk space or a header.
 """
 
 from __future__ import annotations
@@ -18,16 +19,14 @@ from pydantic import ValidationError
 from stark.core.errors import StarkError
 from stark.core.toolchain import Toolchain
 from stark.evaluator.judge.building.away import Wanted
-from stark.evaluator.judge.building.builds import Builds, Built
+from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
-from stark.evaluator.judge.building.complaints import is_of_a_compiler
 from stark.evaluator.judge.building.packing import Packed, send
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
-
-LONGEST_REQUEST = 16 << 20
-"""Maximum length of a request in bytes."""
+from stark.evaluator.judge.processes.output import printable
+from stark.evaluator.protocol import LONGEST_REQUEST
 
 
 class BuildService(socketserver.ThreadingUnixStreamServer):
@@ -53,17 +52,21 @@ class BuildService(socketserver.ThreadingUnixStreamServer):
         """Make a build and write its stream."""
         builds = Builds(self._cache, wanted.architecture, self._toolchain, self._forkserver)
         if builds.key(wanted.candidate) != wanted.key:
-            refusal = "the build service has another toolchain"
-            send(Packed(key=wanted.key, refusal=refusal), None, out)
+            other = "the build service has another toolchain"
+            send(Packed(key=wanted.key, refusal=other), None, out)
             return
         with self._slots, builds.in_use(wanted.candidate):
             patience.left_s = wanted.limits.build_s
             try:
                 built = builds.build(wanted.candidate, wanted.limits, patience)
+                refusal = built.error
             except (ChildFailed, SandboxFailed, StarkError, OSError) as failure:
-                send(Packed(key=wanted.key, refusal=_encodable(str(failure))), None, out)
+                refusal = str(failure)
+            if refusal is not None:
+                first_line = printable(refusal).partition("\n")[0]
+                send(Packed(key=wanted.key, refusal=first_line), None, out)
             else:
-                send(_packed(wanted.key, built), None if built.error else built.kept, out)
+                send(Packed(key=wanted.key, output=built.output), built.kept, out)
 
 
 class _Connection(socketserver.StreamRequestHandler):
@@ -85,19 +88,3 @@ def _watch(connection: socket.socket, patience: Patience) -> None:
     with suppress(OSError):
         connection.recv(1)
     patience.ended = True
-
-
-def _packed(key: str, built: Built) -> Packed:
-    """The beginning of a build's stream."""
-    output = _encodable(built.output)
-    if built.error is None:
-        return Packed(key=key, output=output)
-    if is_of_a_compiler(built.error):
-        return Packed(key=key, error=_encodable(built.error), output=output)
-    # Such as an exception of Python, which may be this machine's fault and takes no compiler to raise again.
-    return Packed(key=key, refusal="the candidate's file raises an exception")
-
-
-def _encodable(text: str) -> str:
-    """Text that can be encoded: what a candidate printed may hold lone surrogates."""
-    return text.encode("utf-8", "replace").decode()

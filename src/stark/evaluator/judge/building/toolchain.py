@@ -17,9 +17,9 @@ CPUINFO = Path("/proc/cpuinfo")
 def toolchain_of(root: Path) -> Toolchain:
     """The toolchain of this machine, for builds in the folder `root`."""
     tools = {tool.name: tool.found() for lang in LANGUAGES.values() for tool in lang.tools}
-    packages = {f"package {each.name.lower()}": each.version for each in distributions()}
+    packages = ((each.metadata["Name"], each.metadata["Version"]) for each in distributions())
     versions = {
-        **packages,
+        **{f"package {name.lower()}": found for name, found in packages if name and found},
         **{name: found for name, found in tools.items() if found is not None},
         "the C library": " ".join(platform.libc_ver()),
         "Python": f"{platform.python_version()} in {sys.prefix}",

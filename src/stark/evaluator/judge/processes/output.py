@@ -11,7 +11,7 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\
 
 
 def printable(text: str) -> str:
-    """The text without control characters, which could deceive a reader. Tabs and newlines remain."""
+    """The text without control characters, which could deceive a reader, and what UTF-8 cannot encode. Tabs and newlines remain."""
     plain = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in plain
