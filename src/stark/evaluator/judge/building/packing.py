@@ -109,6 +109,8 @@ def send(packed: Packed, folder: Path | None, out: BinaryIO) -> None:
 def receive(stream: BinaryIO, key: str, into: BinaryIO) -> Received:
     """Read a stream and check it; the contents go to the empty file `into`. Raises Unusable, and OSError of the stream."""
     line = stream.readline(HEADER_BYTES)
+    if not line:
+        raise Unusable("no builder answers")
     try:
         packed = Packed.model_validate_json(line)
     except ValidationError as error:
