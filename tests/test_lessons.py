@@ -24,6 +24,7 @@ from stark.core.profile import Profile, Step
 from stark.core.reference import Reference, TensorSpec
 from stark.core.run import Ended, Run
 from stark.core.usage import Budget, Cost
+from stark.evaluator.executors import Executor
 from stark.explain.lesson import lesson_text
 from stark.lessons import MOST, lessons_of, with_lessons
 from stark.options import RunOptions
@@ -301,6 +302,9 @@ class Measured(FakeExecutor):
 
     async def describe(self, problem: Problem) -> Reference:
         return reference()
+
+    def on(self, device_class: str) -> Executor:
+        return self
 
 
 @pytest.mark.parametrize("name", ["stark", "reflexion"])

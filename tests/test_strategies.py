@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from typing import get_args
 
@@ -154,7 +155,12 @@ async def test_reflexion_sees_its_last_try_alone() -> None:
     nodes, model = await tree_of("reflexion")
     sources = [node.candidate.source.strip() for node in nodes if node.candidate]
 
-    for attempt, asked in enumerate(model.asked, start=1):
+    first = [
+        asked
+        for asked in model.asked
+        if all(message.speaker != "assistant" for message in asked.messages)
+    ]
+    for attempt, asked in enumerate(first, start=1):
         shown = [
             number for number, text in enumerate(sources, 1) if text in prompt_of(asked.messages)
         ]
@@ -175,6 +181,5 @@ async def test_search_only_is_one_agent_that_sees_what_was_tried() -> None:
 
     assert {"solo"} == {node.role for node in nodes}
     assert len({node.parent for node in nodes}) > 1
-    assert any(
-        "- Attempt 1, from the reference" in prompt_of(asked.messages) for asked in model.asked
-    )
+    seen = r"- Attempt \d+, from (the reference|attempt \d+)"
+    assert any(re.search(seen, prompt_of(asked.messages)) for asked in model.asked)

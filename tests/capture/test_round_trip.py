@@ -60,14 +60,7 @@ class Quick:
 
 Trips = Callable[[str], tuple[Inhabitant, Result]]
 
-OFTEN = (
-    "torch Sequential",
-    "torch MultiheadAttention",
-    "transformers LlamaDecoderLayer sdpa",
-    "timm SwinTransformerBlock",
-    "torchvision BasicBlock",
-    "own Block",
-)
+OFTEN = ("transformers LlamaDecoderLayer sdpa", "own Block")
 """Those that `make test` tries; `make test-long` tries all."""
 
 

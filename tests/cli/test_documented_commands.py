@@ -124,6 +124,7 @@ def test_it_runs(
 
 
 @pytest.mark.judge
+@pytest.mark.long
 def test_the_tutorial(tmp_path: Path) -> None:
     """The commands of the tutorial, in their order, with the real judge on the CPU."""
     folder = tmp_path / "tutorial"

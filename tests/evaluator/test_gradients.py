@@ -239,6 +239,7 @@ async def test_the_guides_example_with_gradients_is_correct(executor: Executor) 
     assert isinstance(evaluation, Correct), evaluation
 
 
+@pytest.mark.long
 async def test_the_final_check_tries_other_shapes_and_compiles_the_reference_backward_too(
     executor: Executor,
 ) -> None:
@@ -253,6 +254,7 @@ async def test_the_final_check_tries_other_shapes_and_compiles_the_reference_bac
     assert evaluation.generalizes
 
 
+@pytest.mark.long
 async def test_a_memory_error_in_backward_is_found(judge_within: JudgeWithin) -> None:
     problem, kernel = small_example("cpp")
     beyond = kernel.replace("float shared = 0.0f;", "float shared = given[columns] == 12345.5f;")

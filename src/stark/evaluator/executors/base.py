@@ -205,7 +205,8 @@ class RequestingExecutor(ABC):
         if isinstance(answer, RequestRefused):
             raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
         assert isinstance(answer, Described | Evaluated)
-        self.bind(answer.device_class)
+        if answer.device_class:
+            self.bind(answer.device_class)
         return answer
 
     @abstractmethod
