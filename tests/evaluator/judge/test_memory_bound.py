@@ -83,7 +83,7 @@ folder.cleanup()
     ("body", "rows", "most"),
     [
         # What is shared, the inputs, the reference's outputs, the oracle's, which are twice as large, and slices.
-        ("torch.relu(x)", MB * 256, 7.0),
+        pytest.param("torch.relu(x)", MB * 256, 7.0, marks=pytest.mark.long),
         # What is shared, the inputs, and the same in float64: what is no batch cannot be cut.
         ("x[:1] * 2", MB * 256, 4.5),
     ],
