@@ -1,6 +1,7 @@
 # One set of commands for people and for CI. Each sets up .venv first if need be.
-# A file's tests share fixtures, so one worker has them all. Three workers: tests wait as much as they compute, but more judges
-# would disturb each other; for the same reason programs get one thread, because threads of several programs wait for each other on shared cores.
+# A file's tests share fixtures, so one worker has them all. Three workers: tests wait as much as they compute, but more
+# judges would disturb each other; for the same reason programs get one thread, because threads of several programs wait
+# for each other on shared cores.
 # Bytecode is kept whatever the environment says: without it, each worker compiles all tests for seven seconds.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
