@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+
 import pytest
 
 from stark.core.candidate import Candidate
@@ -10,6 +13,8 @@ from stark.core.evaluation import BuildFailed, Correct, Incorrect, Untimed
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, RequestingExecutor
+from stark.evaluator.judge.building.cache import cache_folder, locks_below
+from stark.evaluator.judge.lock import Slots
 from stark.explain.evaluation import evidence, explain
 from stark.languages import language
 from support.candidates import FAULTS, PROBLEM, as_candidate
@@ -48,6 +53,27 @@ async def test_the_reference_is_described(executor: Executor) -> None:
     assert ["float32[64, 256]"] == [str(spec) for spec in reference.outputs]
     assert 2 * 64 * 256 * 4 + 256 * 4 == reference.roofline.least_bytes
     assert reference.eager.latency_ms > 0
+
+
+@pytest.mark.slow
+async def test_nothing_is_built_on_the_machine_during_a_final_check(executor: Executor) -> None:
+    Slots(folder := locks_below(cache_folder()), "another", 1)
+    checking = asyncio.create_task(
+        executor.evaluate(PROBLEM, as_candidate("cpp", HONEST), "promote")
+    )
+    held = False
+
+    with (folder / "another.slot-0").open() as place:
+        while not (held or checking.done()):
+            try:
+                fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(place, fcntl.LOCK_UN)
+            except BlockingIOError:
+                held = True
+            await asyncio.sleep(0.05)
+
+    assert held
+    assert isinstance(await checking, Correct)
 
 
 async def test_operations_are_counted(executor: Executor) -> None:

@@ -136,7 +136,7 @@ def test_a_short_wait_is_not_announced(tmp_path: Path) -> None:
 
 
 def test_slots_are_taken_by_no_more_than_there_are(tmp_path: Path) -> None:
-    slots, taken = Slots(tmp_path, 2), threading.Event()
+    slots, taken = Slots(tmp_path, "device", 2), threading.Event()
 
     def third() -> None:
         with slots.one():
@@ -149,6 +149,32 @@ def test_slots_are_taken_by_no_more_than_there_are(tmp_path: Path) -> None:
             assert not taken.wait(0.2)
         assert taken.wait(5)
     thread.join()
+
+
+def test_slots_of_all_devices_are_free_while_none_may_be_taken(tmp_path: Path) -> None:
+    ours, theirs = Slots(tmp_path, "device", 2), Slots(tmp_path, "other", 1)
+    alone, let_go, taken = (threading.Event() for _ in range(3))
+
+    def in_peace() -> None:
+        with ours.none(), ours.none():
+            alone.set()
+            let_go.wait(5)
+
+    def build() -> None:
+        with theirs.one():
+            taken.set()
+
+    threads = [threading.Thread(target=each) for each in (in_peace, build)]
+    with theirs.one():
+        threads[0].start()
+        assert not alone.wait(0.2), "another device's host work is not over"
+    assert alone.wait(5)
+    threads[1].start()
+    assert not taken.wait(0.2)
+    let_go.set()
+    assert taken.wait(5)
+    for thread in threads:
+        thread.join()
 
 
 def test_others_see_whose_turn_it_is_and_how_many_wait(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def main() -> None:
 
     found, name = _measured(options.device, options.cache, answers)
     cache = BuildCache(builds_below(options.cache), options.cache_gb * 1e9)
-    slots, toolchain = Slots(forkserver.folder, options.builds), toolchain_of(cache.root)
+    slots = Slots(locks_below(options.cache), name, options.builds)
+    toolchain = toolchain_of(cache.root)
     building = Building(slots, cache, toolchain, options.builders)
     relay = Relay(
         lambda pipe, branch: Judge(pipe, branch, found, name, building, options.cache).serve(),

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,10 +107,14 @@ def queues(folder: Path, locks: Path = LOCKS) -> Iterator[Queue]:
 
 
 class Slots:
-    """A number of places of which each process or thread takes one at a time."""
+    """A number of places on a device's host, of which each process or thread takes one at a time."""
 
-    def __init__(self, folder: Path, count: int) -> None:
-        self._files = [folder / f"slot-{number}" for number in range(count)]
+    def __init__(self, folder: Path, device_name: str, count: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._files = [folder / f"{device_name}.slot-{number}" for number in range(count)]
+        for path in self._files:
+            path.touch()
 
     def __len__(self) -> int:
         return len(self._files)
@@ -128,3 +132,11 @@ class Slots:
                     yield
                     return
             time.sleep(POLL_S)
+
+    @contextmanager
+    def none(self) -> Iterator[None]:
+        """Wait until nobody holds a place of any device in this folder, and let nobody take one in the `with` block."""
+        with ExitStack() as held:
+            for path in sorted(self._folder.glob("*.slot-*")):
+                fcntl.flock(held.enter_context(path.open()), fcntl.LOCK_SH)
+            yield

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -209,7 +209,9 @@ class Judge:
         # Timing on a CPU needs all cores, so nothing may be built meanwhile.
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds, away)
-        with self._turn():
+        # What a final check measures counts, and a program may need the host while it is timed.
+        alone = self._build_slots.none() if attempt.effort == "promote" else nullcontext()
+        with alone, self._turn():
             if attempt.patience.ended:
                 raise Cancelled
             prepared = self._prepare(request)
