@@ -20,6 +20,7 @@ from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors.starting import local
 from support.candidates import as_candidate
+from support.processes import family
 
 SOURCE = """
 import torch
@@ -81,7 +82,7 @@ class _Watch:
 
     def __init__(self, root: int) -> None:
         self._root, self._most, self._stopped = root, 0.0, threading.Event()
-        self._first = _shared_mb(_family(root))
+        self._first = _shared_mb(family([root]))
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
@@ -92,17 +93,8 @@ class _Watch:
 
     def _look(self) -> None:
         while not self._stopped.is_set():
-            self._most = max(self._most, _shared_mb(_family(self._root)))
+            self._most = max(self._most, _shared_mb(family([self._root])))
             time.sleep(POLL_S)
-
-
-def _family(root: int) -> list[int]:
-    family = [root]
-    for pid in family:
-        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                family += [int(child) for child in listed.read_text().split()]
-    return family
 
 
 def _shared_mb(pids: list[int]) -> float:

@@ -18,6 +18,7 @@ from pathlib import Path
 from stark.core.judging import Limits
 from stark.evaluator.executors.judges import CommandsExecutor
 from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.processes import family
 
 LIMITS = Limits(
     build_s=3.0, load_s=20.0, verify_s=6.0, time_s=20.0, timing_budget_s=0.1, memory_gb=1.0
@@ -101,19 +102,9 @@ def _kill_a_judge(executor: CommandsExecutor, chance: random.Random) -> bool:
 def _measure(executor: CommandsExecutor, found: Storm) -> None:
     """Record the number and memory of the executor's processes."""
     roots = [judge.process.pid for judge in executor._judges if judge.process is not None]
-    family = _descendants(roots)
-    found.processes.append(len(family))
-    found.resident_mb.append(round(sum(map(_resident_mb, family)), 1))
-
-
-def _descendants(roots: list[int]) -> list[int]:
-    """These processes and all their descendants."""
-    family = list(roots)
-    for pid in family:
-        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                family += [int(child) for child in listed.read_text().split()]
-    return family
+    running = family(roots)
+    found.processes.append(len(running))
+    found.resident_mb.append(round(sum(map(_resident_mb, running)), 1))
 
 
 def _resident_mb(pid: int) -> float:
