@@ -28,6 +28,7 @@ exploits: setup  ## every known trick against the judge, and honest candidates t
 chaos: setup  ## kills what a bench on a cluster needs, and lets 8 processes write to one PostgreSQL server
 	.venv/bin/python benchmarks/orchestrators.py
 	.venv/bin/python benchmarks/chaos.py
+	.venv/bin/python benchmarks/orphans.py
 
 check: setup  ## style, types and the import floors
 	.venv/bin/ruff check .

@@ -232,7 +232,6 @@ def main() -> int:
     options = parser.parse_args()
     if options.work:
         return work(*options.work)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     failed = False
     with server() as database:
         for kind in options.only:

@@ -2,8 +2,8 @@
 
     python benchmarks/orphans.py [--kills 10] [--only head judge raylet worker]
 
-A process of its own has candidates judged on two nodes by a judge for the CPU each: one that is compiled and computes,
-and one that starts another process and then never returns. As soon as one of them runs confined, and a random moment
+A process of its own has candidates judged by a judge for the CPU: one that is compiled and computes, and one that
+starts another process and then never returns. As soon as one of them runs confined, and a random moment
 has passed, a victim dies by SIGKILL. Every process below the dead worker or judge must end within 5 s: the judge, its
 process for the problem, forkservers, the running reference, compilers and whatever a candidate has started. Every second
 victim dies while a candidate's own process runs. Exits 1 if something is left.
@@ -120,21 +120,18 @@ def _is_daemon(pid: int) -> bool:
     return False
 
 
-def _candidates() -> dict[str, tuple[Problem, Candidate]]:
+def _candidates() -> list[tuple[Problem, Candidate]]:
     compiled = (EXAMPLES / "kernels" / f"{COMPILED}.py").read_text()
-    return {
-        "compiled": (
-            load(str(EXAMPLES / f"{COMPILED}.py")),
-            Candidate(language="cpp", source=compiled),
-        ),
-        "never returns": (PROBLEM, as_candidate("cpp", f"import torch\n{NEVER_RETURNS}")),
-    }
+    return [
+        (PROBLEM, as_candidate("cpp", f"import torch\n{NEVER_RETURNS}")),
+        (load(str(EXAMPLES / f"{COMPILED}.py")), Candidate(language="cpp", source=compiled)),
+    ]
 
 
 def ask(address: str) -> int:
     """Have candidates judged without end."""
     cluster.LOST_PAUSE_S = 0.2
-    executor = RayExecutor(f"{address}?device=cpu&judges=2", LIMITS)
+    executor = RayExecutor(f"{address}?device=cpu&judges=1", LIMITS)
 
     async def ask_for(problem: Problem, candidate: Candidate) -> None:
         for number in itertools.count():
@@ -142,7 +139,7 @@ def ask(address: str) -> int:
             await executor.evaluate(problem, candidate.model_copy(update={"source": source}))
 
     async def ask_for_all() -> None:
-        await asyncio.gather(*(ask_for(*each) for each in _candidates().values()))
+        await asyncio.gather(*(ask_for(*each) for each in _candidates()))
 
     with suppress(StarkError):
         asyncio.run(ask_for_all())
@@ -185,7 +182,6 @@ def main() -> int:
     options = parser.parse_args()
     if options.ask:
         return ask(options.ask)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     failed = False
     for kind in options.only:
         try:

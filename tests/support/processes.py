@@ -40,9 +40,9 @@ def family(roots: Iterable[int]) -> list[int]:
     """These processes and all their descendants."""
     found = list(roots)
     for pid in found:
-        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-            with suppress(OSError):
-                found += [int(child) for child in listed.read_text().split()]
+        with suppress(OSError):  # it ends
+            for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += map(int, listed.read_text().split())
     return found
 
 

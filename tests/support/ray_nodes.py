@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from contextlib import suppress
@@ -13,12 +14,12 @@ from support.processes import family, outlived_s, parent_of
 PORT = 6380
 
 SOON = {
-    "health_check_initial_delay_ms": 500,
-    "health_check_period_ms": 500,
-    "health_check_failure_threshold": 3,
-    "gcs_rpc_server_reconnect_timeout_s": 1,
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "2",
 }
-"""Ray's own values are up to a minute."""
+"""Ray's own values are up to a minute. By the environment: a raylet reads the last before it knows the head's values."""
 
 
 class RayNodes:
@@ -28,11 +29,10 @@ class RayNodes:
         """`cpus` are those of each node."""
         from ray.cluster_utils import Cluster
 
+        os.environ |= {"RAY_USAGE_STATS_ENABLED": "0"} | SOON
         self._cpus = cpus
         self._cluster: Any = Cluster()
-        self._cluster.add_node(
-            num_cpus=0, include_dashboard=False, gcs_server_port=PORT, _system_config=dict(SOON)
-        )
+        self._cluster.add_node(num_cpus=0, include_dashboard=False, gcs_server_port=PORT)
         self._nodes = [self._added() for _ in range(2)]
         self.address: str = self._cluster.address
 
