@@ -45,7 +45,10 @@ PROBLEMS = (
     "rmsnorm_swiglu small_matmuls"
 ).split()
 ATTEMPTS, PARALLEL = 12, 8
-REPLY_S, JUDGING_S = 0.03, 0.4
+REPLY_S = 0.03
+JUDGING_S, HEADLESS_JUDGING_S = 0.4, 1.6
+"""Seconds that a judge takes; the second while heads are killed, since the bench goes on until Ray has noticed that."""
+
 PAUSE_S = (0.0, 1.0)
 """Between the first attempt that is finished after a kill, and the next kill."""
 
@@ -60,9 +63,11 @@ LIMIT_S = 900.0
 class Bench:
     """A bench that a process works on, and what can be killed of it."""
 
-    def __init__(self, database: Server, folder: Path, moments: random.Random) -> None:
+    def __init__(
+        self, database: Server, folder: Path, moments: random.Random, judging_s: float
+    ) -> None:
         self.url, self._notes = database.url(), folder / "notes"
-        self._database, self._moments = database, moments
+        self._database, self._moments, self._judging_s = database, moments, judging_s
         self._nodes = RayNodes(cpus=2)
         self.log = folder / "log"
         self._orchestrator = self._started()
@@ -136,7 +141,7 @@ class Bench:
         self.longest_s = max(self.longest_s, outlived_s)
 
     def _started(self) -> subprocess.Popen[bytes]:
-        asked = self.url, self._nodes.address, str(self._notes)
+        asked = self.url, self._nodes.address, str(self._notes), str(self._judging_s)
         command = [sys.executable, __file__, "--work", *asked]
         with self.log.open("ab") as log:
             return subprocess.Popen(command, stderr=log, stdout=log, start_new_session=True)
@@ -167,10 +172,10 @@ def _entered(store: Store) -> Any:
     return benches.new_bench(store, ATTEMPTS, name="chaos", strategies=("stark",), problems=paths)
 
 
-def work(url: str, address: str, notes: str) -> int:
+def work(url: str, address: str, notes: str, judging_s: str) -> int:
     """The orchestrator. Returns 1 if it must be started again."""
     cluster.LOST_PAUSE_S, leases.LEASE_S = 0.2, LEASE_S
-    command = [sys.executable, FAKE_JUDGE, notes, "--inventing", "--judging-s", str(JUDGING_S)]
+    command = [sys.executable, FAKE_JUDGE, notes, "--inventing", "--judging-s", judging_s]
     executor = RayExecutor(f"{address}?device=cpu&judges=4", command=command)
 
     async def worked() -> None:
@@ -195,7 +200,9 @@ def work(url: str, address: str, notes: str) -> int:
 def _disturbed(kind: str, kills: int, database: Server, moments: random.Random) -> list[str]:
     """Work on a bench while victims of a kind are killed; returns what is wrong with it."""
     with tempfile.TemporaryDirectory() as folder:
-        bench, killed, seen, begin = Bench(database, Path(folder), moments), 0, 0, time.monotonic()
+        judging_s = HEADLESS_JUDGING_S if kind == "head" else JUDGING_S
+        bench = Bench(database, Path(folder), moments, judging_s)
+        killed, seen, begin = 0, 0, time.monotonic()
         try:
             while bench.running:
                 if killed < kills and bench.finished > seen:
@@ -228,7 +235,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--only", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         return work(*options.work)
