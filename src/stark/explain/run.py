@@ -73,13 +73,20 @@ def standing_lines(standing: Standing, lead: Speedup | None = None) -> Iterator[
     """
     if standing.best is None:
         return
-    where = "in the final check" if standing.confirmed else "by measured speedup"
+    if len(standing.ranking) == 1:
+        rank = (
+            "the only one that passed the final check"
+            if standing.confirmed
+            else "the only correct one"
+        )
+    else:
+        rank = f"fastest {'in the final check' if standing.confirmed else 'by measured speedup'}"
     doubt = ""
     if lead is not None and lead.too_noisy:
         doubt = f", but too noisy to report ({lead.ratio:.2f}x)"
     elif lead is not None and lead.high < 1:
         doubt = f", but slower than the reference ({lead.ratio:.2f}x)"
-    yield f"★ {standing.best}: fastest {where}{doubt}"
+    yield f"★ {standing.best}: {rank}{doubt}"
     if others := standing.group[1:]:
         yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
 

@@ -27,6 +27,7 @@ from stark.evaluator.candidate.backward import (
     Gradients,
     as_leaves,
 )
+from stark.evaluator.candidate.compiled import named
 from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.program import (
     filled,
@@ -306,9 +307,11 @@ class Runner:
 
     def _profile(self, request: Message) -> Message:
         """Profile calls on the first slot. On a GPU, the L2 cache is flushed before each call."""
-        summary = profiled(
-            lambda: self.call(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
-        )
+        own = (vars(self.module), vars(self.model)) if self.device.type == "cpu" else ()
+        with named(*own):
+            summary = profiled(
+                lambda: self.call(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
+            )
         return {"profile": summary}
 
     def _written(self, returned: object) -> list[object]:
