@@ -73,6 +73,11 @@ def test_the_roofline_is_explained_by_what_binds() -> None:
     assert "80% of the roofline (compute-bound: estimate 0.4 ms)\n" in explain(
         correct(0.5).model_copy(update={"roofline": compute})
     )
+    for memory_ms in (0.39, 0.41):
+        both = compute.model_copy(update={"memory_ms": memory_ms})
+        assert "(memory- and compute-bound: estimate" in explain(
+            correct(0.5).model_copy(update={"roofline": both})
+        )
     assert (
         "10% of the roofline (launch-bound: estimate 0.001 ms, and launching one kernel costs 0.0025 ms)\n"
         in explain(correct(0.01).model_copy(update={"roofline": small}))

@@ -29,6 +29,9 @@ from stark.explain.profile import profile_lines
 DRIFTED = 1.1
 """Two times of the reference that differ by more than this factor are both shown."""
 
+ABOUT = 0.8
+"""A time that is at least this share of another one is about as long."""
+
 BESIDE_NOTE = "speedups are relative to eager's time beside the kernel; the reference's time was measured alone"
 """Why `eager_beside` differs from the reference's time."""
 
@@ -268,8 +271,17 @@ def roofline_text(correct: Correct) -> str:
         return f"roofline unknown: {'the kernel' if own else 'a reference'} is {faster_than(roof)}"
     limit = f"estimate {roof.floor_ms:.4g} ms"
     if correct.bound == "launch":
-        limit += f", and launching one kernel costs {correct.device.launch_ms:.4g} ms"
-    return f"{share:.0%} of the roofline ({correct.bound}-bound: {limit})"
+        launch = f"launching one kernel costs {correct.device.launch_ms:.4g} ms"
+        return f"{share:.0%} of the roofline (launch-bound: {limit}, and {launch})"
+    return f"{share:.0%} of the roofline ({bound_text(roof)}: {limit})"
+
+
+def bound_text(roofline: Roofline) -> str:
+    """`memory-bound`, `compute-bound`, or both if they take about as long."""
+    less, more = sorted((roofline.memory_ms, roofline.compute_ms))
+    if less >= ABOUT * more:
+        return "memory- and compute-bound"
+    return f"{roofline.bound}-bound"
 
 
 def roofline_share(correct: Correct) -> str:

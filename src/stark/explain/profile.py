@@ -199,7 +199,7 @@ def _achieved(profiled: Profiled) -> str:
     if profile.busy_cores is not None:
         cores = profiled.device.processors
         parts.append(f"{min(profile.busy_cores, cores):.1f} of {cores} cores busy")
-    if profile.alone:
+    if profile.alone and not profiled.noisy and profiled.likeliest.kind != "cores":
         threads = profiled.device.threads or profiled.device.processors
         parts.append(f"{threads} threads are {profile.alone:.1f} times as fast as one")
     if (profile.page_faults or 0) >= 1:
@@ -217,7 +217,7 @@ def step_text(step: Step) -> str:
     shown = kernel_name(step.name)
     text = f"{step.operator} ({shown})" if step.operator else shown
     if _is_compiled(step):
-        text += ", the kernel's compiled code"
+        text += " (compiled code)"
     if step.count > 1.5:
         text += f", {step.count:.0f} times"
     if step.launch is None:

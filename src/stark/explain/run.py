@@ -14,7 +14,7 @@ from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
 from stark.core.tuning import Change, Tuning
 from stark.core.usage import Budget, Estimate, Spent
-from stark.explain.evaluation import faster_than, objective_text
+from stark.explain.evaluation import bound_text, faster_than, objective_text
 from stark.explain.numbers import counted, listed, milliseconds
 
 STEP_WORDS = {
@@ -175,7 +175,7 @@ def reference_line(reference: Reference) -> str:
     eager = f"{milliseconds(latency_ms)} in eager mode{timed}"
     if beats_roofline(roof, latency_ms):
         return f"{eager}; roofline unknown: eager mode is {faster_than(roof)}"
-    return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({roof.bound}-bound)"
+    return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({bound_text(roof)})"
 
 
 def dollars(spent: Spent) -> str:

@@ -10,7 +10,6 @@ import gc
 import json
 import os
 import resource
-import statistics
 import sys
 import tempfile
 import time
@@ -46,10 +45,12 @@ def profiled(
 ) -> dict[str, Any]:
     """Profile `calls` calls and summarize them. Raises what the calls raise.
 
-    `prepare` runs before each call and is not counted. If `calls` exceeds 1, an additional first call
-    warms up the profiler. The judge sets `calls` to 1 only if calls are slow and the program is warm.
+    `prepare` runs before each call and is not counted. If `calls` exceeds 1, additional first calls
+    warm up the program and the profiler. The judge sets `calls` to 1 only if calls are slow and the program is warm.
     """
     on_device = device.type == "cuda"
+    # Before the profiler, whose own memory changes where results lie, and with it how much memory is new.
+    cores = {} if on_device else _cores(call, warm=calls == 1)
     wait: Callable[[], None] = torch.cuda.synchronize if on_device else lambda: None
     os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler would print beside the program
     with tempfile.TemporaryDirectory() as folder:
@@ -67,8 +68,7 @@ def profiled(
         profile.export_chrome_trace(str(path))
         events = json.loads(path.read_text("utf-8", "replace"))["traceEvents"]
     if not on_device:
-        scalar = scalar_calls(Path.cwd())
-        return {**host_summary(events), **_cores(call), "scalar_calls": scalar}
+        return {**host_summary(events), **cores, "scalar_calls": scalar_calls(Path.cwd())}
     summary, spills = device_summary(events), _triton_spills()
     for entry in summary["entries"]:
         if entry["launch"] is not None:
@@ -76,23 +76,22 @@ def profiled(
     return summary
 
 
-def _cores(call: Callable[[], object]) -> dict[str, float | None]:
-    """How calls use a CPU's cores, without the profiler, which slows down short operators."""
+def _cores(call: Callable[[], object], warm: bool) -> dict[str, float | None]:
+    """How calls use a CPU's cores."""
+    if not warm:
+        call()
     seconds: list[float] = []
-    returned, before = None, resource.getrusage(resource.RUSAGE_SELF)
+    before = resource.getrusage(resource.RUSAGE_SELF)
     while sum(seconds) < MIN_CLOCKED_S:
-        # As where the judge times it, a result lives until the next one is there.
-        took, returned = _clocked(call)
-        seconds.append(took)
+        seconds.append(_clocked(call))
     after = resource.getrusage(resource.RUSAGE_SELF)
-    del returned
     system = after.ru_stime - before.ru_stime
     processor = after.ru_utime - before.ru_utime + system
     return {
         "busy_cores": processor / sum(seconds),
         "system_share": system / processor if processor else 0.0,
         "page_faults": (after.ru_minflt - before.ru_minflt) / len(seconds),
-        "alone": _alone(call, statistics.median(seconds)),
+        "alone": _alone(call, min(seconds)),
     }
 
 
@@ -103,17 +102,17 @@ def _alone(call: Callable[[], object], seconds: float) -> float | None:
         return None
     torch.set_num_threads(1)
     try:
-        return statistics.median(_clocked(call)[0] for _ in range(3)) / seconds
+        return min(_clocked(call) for _ in range(3)) / seconds
     finally:
         torch.set_num_threads(threads)
 
 
-def _clocked(call: Callable[[], object]) -> tuple[float, object]:
-    """Make a call. Returns the seconds in which the calling thread did not wait for a core, and the result."""
+def _clocked(call: Callable[[], object]) -> float:
+    """The seconds of a call in which the calling thread did not wait for a core."""
     waited, begin = _waited_s(), time.perf_counter()
-    returned = call()
+    call()
     wall = time.perf_counter() - begin
-    return max(wall - (_waited_s() - waited), wall / 10), returned
+    return max(wall - (_waited_s() - waited), wall / 10)
 
 
 def _waited_s() -> float:
