@@ -59,7 +59,7 @@ UNKNOWN = (
         (
             on_cpu((step("ema"),), cores=7.9, scalar_calls=("expf", "logf")),
             "the cores' own work: 7.9 of 8 busy, at 10% of the measured bandwidth; 100% of the time in ema (compiled "
-            f"code), which calls expf and logf for one number at a time; {UNKNOWN}",
+            f"code), which somewhere calls expf and logf for one number at a time; {UNKNOWN}",
         ),
         (
             on_cpu((step(OUTSIDE),), cores=7.9, page_faults=6144.0, system_share=0.4),

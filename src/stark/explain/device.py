@@ -103,7 +103,9 @@ def _roofline_facts(roofline: Roofline, eager_ms: float, device: Device) -> Iter
         f"measured bandwidth{_own_bandwidth(roofline, device)}"
     )
     yield (
-        f"{roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: {roofline.compute_ms:.4g} ms "
+        "no matrix products or convolutions"
+        if not roofline.flops
+        else f"{roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: {roofline.compute_ms:.4g} ms "
         f"at the measured {roofline.arithmetic} peak{_split(roofline.arithmetic)}"
     )
     if not roofline.floor_ms:

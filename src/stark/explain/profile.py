@@ -115,7 +115,9 @@ def _reason_on_cpu(profiled: Profiled, found: Bottleneck) -> Iterator[str]:
         yield f"the cores' own work{busy}"
     longest = f"{first.share:.0%} of the time {_within(first)}"
     if profile.scalar_calls and _is_compiled(first):
-        longest += f", which calls {listed(profile.scalar_calls)} for one number at a time"
+        longest += (
+            f", which somewhere calls {listed(profile.scalar_calls)} for one number at a time"
+        )
     yield longest
     yield from _in_sequence(profile)
     if found.kind == "latency":

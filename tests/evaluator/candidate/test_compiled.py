@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from torch.autograd import profiler
 
+from stark.evaluator.candidate import compiled
 from stark.evaluator.candidate.compiled import named, scalar_calls
 from stark.evaluator.candidate.trace import COMPILED
 
@@ -48,7 +49,9 @@ def test_extensions_stand_in_their_place_again_after_an_error() -> None:
     assert kernels is namespace["kernels"]
 
 
-def test_scalar_functions_are_those_of_extensions_in_the_folder(tmp_path: Path) -> None:
+def test_scalar_functions_are_those_of_extensions_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours, theirs = tmp_path / "work" / "ours.so", tmp_path / "libtheirs.so"
     ours.parent.mkdir()
     ours.write_bytes(b"\0expf\0logf\0_ZGVdN8v_tanhf\0my_erff\0expf\0memcpy\0")
@@ -59,4 +62,6 @@ def test_scalar_functions_are_those_of_extensions_in_the_folder(tmp_path: Path) 
     )
 
     assert ["expf", "logf"] == scalar_calls(ours.parent, maps)
+    monkeypatch.setattr(compiled, "MAX_BYTES", 20)
+    assert [] == scalar_calls(ours.parent, maps), "too large"
     assert [] == scalar_calls(ours.parent, tmp_path / "missing")

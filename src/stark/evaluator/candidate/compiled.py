@@ -21,6 +21,9 @@ from stark.evaluator.candidate.trace import COMPILED
 _recorded: Any = getattr(torch._C._profiler, "_RecordFunctionFast", profiler.record_function)
 """The fast way takes under a microsecond. It is private to PyTorch, so the public one stands in for it."""
 
+MAX_BYTES = 16 << 20
+"""Larger extensions are not searched, since it would take too long."""
+
 _SCALAR = re.compile(
     rb"\0((?:exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|sinh|cosh|tanh|erf|erfc|atan|atan2|cbrt|tgamma|lgamma)f?)(?=\0)"
 )
@@ -34,7 +37,8 @@ def scalar_calls(folder: Path, maps: Path = Path("/proc/self/maps")) -> list[str
     """
     try:
         loaded = {Path(line.split()[-1]) for line in maps.read_text().splitlines() if ".so" in line}
-        files = [path for path in loaded if folder in path.parents]
+        ours = [path for path in loaded if folder in path.parents]
+        files = [path for path in ours if path.stat().st_size <= MAX_BYTES]
         return sorted(
             {name.decode() for path in files for name in _SCALAR.findall(path.read_bytes())}
         )

@@ -37,7 +37,7 @@ MIN_CLOCKED_S = 0.03
 time only every few milliseconds."""
 
 MAX_ALONE_S = 0.5
-"""Nothing is called with one thread if the three calls could take longer."""
+"""Nothing is called with one thread if the three batches could take longer."""
 
 
 def profiled(
@@ -50,7 +50,7 @@ def profiled(
     """
     on_device = device.type == "cuda"
     # Before the profiler, whose own memory changes where results lie, and with it how much memory is new.
-    cores = {} if on_device else _cores(call, warm=calls == 1)
+    cores = {} if on_device else _cores(call, slow=calls == 1)
     wait: Callable[[], None] = torch.cuda.synchronize if on_device else lambda: None
     os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler would print beside the program
     with tempfile.TemporaryDirectory() as folder:
@@ -76,41 +76,40 @@ def profiled(
     return summary
 
 
-def _cores(call: Callable[[], object], warm: bool) -> dict[str, float | None]:
-    """How calls use a CPU's cores."""
-    if not warm:
-        call()
-    seconds: list[float] = []
-    before = resource.getrusage(resource.RUSAGE_SELF)
+def _cores(call: Callable[[], object], slow: bool) -> dict[str, float | None]:
+    """How calls use a CPU's cores. A slow call is clocked by itself, others in batches, since reading clocks takes time too."""
+    batch = 1 if slow else max(1, int(MIN_CLOCKED_S / 5 / _clocked(call, 1)))
+    before, seconds = resource.getrusage(resource.RUSAGE_SELF), [_clocked(call, batch)]
     while sum(seconds) < MIN_CLOCKED_S:
-        seconds.append(_clocked(call))
+        seconds.append(_clocked(call, batch))
     after = resource.getrusage(resource.RUSAGE_SELF)
     system = after.ru_stime - before.ru_stime
     processor = after.ru_utime - before.ru_utime + system
     return {
         "busy_cores": processor / sum(seconds),
         "system_share": system / processor if processor else 0.0,
-        "page_faults": (after.ru_minflt - before.ru_minflt) / len(seconds),
-        "alone": _alone(call, min(seconds)),
+        "page_faults": (after.ru_minflt - before.ru_minflt) / len(seconds) / batch,
+        "alone": _alone(call, batch, min(seconds)),
     }
 
 
-def _alone(call: Callable[[], object], seconds: float) -> float | None:
-    """The time of a call with one thread, divided by `seconds`, the time with all; None if it is not measured."""
+def _alone(call: Callable[[], object], batch: int, seconds: float) -> float | None:
+    """The time of a batch with one thread, divided by `seconds`, the time with all; None if it is not measured."""
     threads = torch.get_num_threads()
     if threads == 1 or 3 * threads * seconds > MAX_ALONE_S:
         return None
     torch.set_num_threads(1)
     try:
-        return min(_clocked(call) for _ in range(3)) / seconds
+        return min(_clocked(call, batch) for _ in range(3)) / seconds
     finally:
         torch.set_num_threads(threads)
 
 
-def _clocked(call: Callable[[], object]) -> float:
-    """The seconds of a call in which the calling thread did not wait for a core."""
+def _clocked(call: Callable[[], object], count: int) -> float:
+    """The seconds of `count` calls in which the calling thread did not wait for a core."""
     waited, begin = _waited_s(), time.perf_counter()
-    call()
+    for _ in range(count):
+        call()
     wall = time.perf_counter() - begin
     return max(wall - (_waited_s() - waited), wall / 10)
 
