@@ -120,7 +120,7 @@ class Profile(Frozen):
     """Share of the steps' time that custom code takes."""
 
     busy_cores: float | None = None
-    """Average number of busy cores on a CPU. A thread that waits at the end of an OpenMP region may count as busy."""
+    """Average number of busy cores on a CPU. Threads that spin at the end of an OpenMP region, or wait for a core, count."""
 
     system_share: float | None = None
     """On a CPU, the share of the processor time in the operating system, such as for mapping new memory."""

@@ -26,8 +26,8 @@ from stark.evaluator.candidate.trace import MARK, device_summary, host_summary
 WARM = "stark.warm"
 """The annotation around the call that warms up the profiler."""
 
-SCHEDSTAT = Path("/proc/thread-self/schedstat")
-"""Linux's scheduling statistics of the calling thread."""
+TASKS = Path("/proc/self/task")
+"""Linux's folder of this process's threads; each has scheduling statistics."""
 
 BYTES_PER_SPILL = 4
 """Bytes per register. Triton counts spills in registers of this size."""
@@ -77,16 +77,20 @@ def profiled(
 
 
 def _cores(call: Callable[[], object], slow: bool) -> dict[str, float | None]:
-    """How calls use a CPU's cores. A slow call is clocked by itself, others in batches, since reading clocks takes time too."""
+    """How calls use a CPU's cores. A slow call is clocked by itself, others in batches, since reading clocks takes time too.
+
+    A thread that waits for a core, because other programs use it, counts as busy.
+    """
     batch = 1 if slow else max(1, int(MIN_CLOCKED_S / 5 / _clocked(call, 1)))
-    before, seconds = resource.getrusage(resource.RUSAGE_SELF), [_clocked(call, batch)]
+    waited, before = _waited_s(), resource.getrusage(resource.RUSAGE_SELF)
+    seconds = [_clocked(call, batch)]
     while sum(seconds) < MIN_CLOCKED_S:
         seconds.append(_clocked(call, batch))
-    after = resource.getrusage(resource.RUSAGE_SELF)
+    waited, after = _waited_s() - waited, resource.getrusage(resource.RUSAGE_SELF)
     system = after.ru_stime - before.ru_stime
     processor = after.ru_utime - before.ru_utime + system
     return {
-        "busy_cores": processor / sum(seconds),
+        "busy_cores": (processor + max(waited, 0.0)) / sum(seconds),
         "system_share": system / processor if processor else 0.0,
         "page_faults": (after.ru_minflt - before.ru_minflt) / len(seconds) / batch,
         "alone": _alone(call, batch, min(seconds)),
@@ -106,18 +110,17 @@ def _alone(call: Callable[[], object], batch: int, seconds: float) -> float | No
 
 
 def _clocked(call: Callable[[], object], count: int) -> float:
-    """The seconds of `count` calls in which the calling thread did not wait for a core."""
-    waited, begin = _waited_s(), time.perf_counter()
+    """The seconds of `count` calls."""
+    begin = time.perf_counter()
     for _ in range(count):
         call()
-    wall = time.perf_counter() - begin
-    return max(wall - (_waited_s() - waited), wall / 10)
+    return time.perf_counter() - begin
 
 
 def _waited_s() -> float:
-    """Seconds that this thread has waited for a core so far; 0 if Linux does not report it."""
+    """Seconds that all threads have waited for a core so far; 0 if Linux does not report it."""
     try:
-        return int(SCHEDSTAT.read_text().split()[1]) / 1e9
+        return sum(int(each.read_text().split()[1]) for each in TASKS.glob("*/schedstat")) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
 
