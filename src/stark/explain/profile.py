@@ -16,7 +16,7 @@ MATTERS = 0.05
 PARTLY = 0.2
 """A resource that takes at least this share of the call is called a part of the bottleneck."""
 
-LOW_OCCUPANCY = 0.25
+LOW_OCCUPANCY, MANY_FAULTS = 0.25, 100
 OVER = "over 100%"
 SHOWN, SHOWN_COUNTED = 5, 3
 """Maximum number of steps, and of kernels with counters, that are shown."""
@@ -113,12 +113,9 @@ def _reason_on_cpu(profiled: Profiled, found: Bottleneck) -> Iterator[str]:
         yield f"new memory: {profile.page_faults:,.0f} page faults in a call, {system}"
     else:
         yield f"the cores' own work{busy}"
-    longest = f"{first.share:.0%} of the time {_within(first)}"
+    yield f"{first.share:.0%} of the time {_within(first)}"
     if profile.scalar_calls and _is_compiled(first):
-        longest += (
-            f", which somewhere calls {listed(profile.scalar_calls)} for one number at a time"
-        )
-    yield longest
+        yield f"somewhere the compiled code calls {listed(profile.scalar_calls)} for one number at a time"
     yield from _in_sequence(profile)
     if found.kind == "latency":
         yield (
@@ -204,7 +201,7 @@ def _achieved(profiled: Profiled) -> str:
     if profile.alone and not profiled.noisy and profiled.likeliest.kind != "cores":
         threads = profiled.device.threads or profiled.device.processors
         parts.append(f"{threads} threads are {profile.alone:.1f} times as fast as one")
-    if (profile.page_faults or 0) >= 1:
+    if (profile.page_faults or 0) >= MANY_FAULTS:
         parts.append(f"{profile.page_faults:,.0f} page faults in a call")
     return f"achieved: {', '.join(parts)}"
 
