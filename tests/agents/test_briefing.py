@@ -216,7 +216,7 @@ def test_eagers_time_beside_an_attempt_is_named_if_it_differs_from_the_reference
 
     said = outcome_text(node.model_copy(update={"evaluation": found}), brief())
 
-    assert said.startswith("correct, 0.5 ms (eager 1.50 ms): 3.00x vs eager")
+    assert said.startswith("correct, 0.5 ms (eager beside it 1.50 ms): 3.00x vs eager")
 
 
 def test_the_evidence_is_the_error_the_warnings_and_what_was_printed() -> None:
