@@ -93,10 +93,17 @@ def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
 
 
-def choices_text(choices: Iterable[Language]) -> str:
-    """The languages that a plan may choose, with what each is for."""
-    lines = (f"- `{entry.name}` ({entry.title}): {entry.pays}" for entry in choices)
-    return "\n".join(["# Languages for a rewrite", *lines])
+def choices_text(brief: Brief) -> str:
+    """The languages that a plan may choose, with what each is for, and the techniques that may pay in each."""
+    return "\n".join(
+        ["# Languages for a rewrite", *(_choice(brief, each) for each in brief.choices)]
+    )
+
+
+def _choice(brief: Brief, entry: Language) -> str:
+    found = entry.guidance(brief.reference).techniques
+    keys = f" (techniques: {', '.join(each.key for each in found)})" if found else ""
+    return f"- `{entry.name}` ({entry.title}): {entry.pays}{keys}"
 
 
 def guide_text(brief: Brief) -> str:

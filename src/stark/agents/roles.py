@@ -102,7 +102,7 @@ def plan_prompt(brief: Brief) -> str:
     reply_form = fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip()
     common = brief.common()
     if brief.choices:
-        form = f"{form}\n\n{choices_text(brief.choices)}"
+        form = f"{form}\n\n{choices_text(brief)}"
         reply_form = f"{reply_form}\n\n{fill('plan_language', {}).strip()}"
         common["language"] = "the language that you choose" if node is None else common["language"]
     facts = common | {

@@ -27,6 +27,7 @@ WITHOUT_GRADIENTS = "`forward` runs without gradients and returns"
 WITH_GRADIENTS = "`forward` runs with gradients enabled and returns"
 """What every guide says, and what stands there if gradients are judged."""
 
+_NAMING = "The engineer is shown the whole text, with an example, of those that your plan names."
 _EXAMPLE = re.compile(r"^## Example.*?(?=^## )", re.MULTILINE | re.DOTALL)
 """Matches a section with a worked example; such a section is never a guide's last."""
 
@@ -50,7 +51,7 @@ class Guidance:
         if not self.techniques:
             return self.form
         lines = "\n".join(technique.line for technique in self.techniques)
-        return f"{self.form}\n\n# Techniques that may pay here\n{lines}"
+        return f"{self.form}\n\n# Techniques that may pay here\n{_NAMING}\n{lines}"
 
     @property
     def to_write(self) -> str:
