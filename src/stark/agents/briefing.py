@@ -293,7 +293,7 @@ def _code(brief: Brief, node: Node) -> list[str]:
     base, changes = _difference(brief, node)
     if base is not None and changes:
         return [f"  Its difference from attempt {base.id}:", "```diff", *changes, "```"]
-    if node.candidate is None or node.id != _whole(brief):
+    if node.candidate is None or node != _whole(brief):
         return []
     source = node.candidate.source.strip().splitlines()
     more = len(source) - OTHER_SOURCE_LINES
@@ -327,20 +327,26 @@ def _diff(before: str, after: str) -> tuple[str, ...]:
     return tuple("@@" if line.startswith("@@") else line for line in diff) if short else ()
 
 
-def _whole(brief: Brief) -> int | None:
+def _whole(brief: Brief) -> Node | None:
     """The other attempt whose whole source is shown: the fastest whose difference is not."""
-    speeds = {
-        node.id: node.speedup_vs_eager or 0.0
-        for node in brief.window.others
+    window = brief.window
+    choices = (
+        node
+        for node in (*window.leaderboard, *window.others)  # the first of equals, as _shown_first
         if node.works and _instructive(brief, node) and not _difference(brief, node)[1]
-    }
-    return max(speeds, key=speeds.__getitem__, default=None)
+    )
+    return max(choices, key=lambda node: node.speedup_vs_eager or 0.0, default=None)
 
 
 def _shows_working(brief: Brief) -> bool:
-    """Whether the prompt of a role that writes code shows the source of a candidate that works."""
-    node, other = brief.window.node, _whole(brief)
-    return (node is not None and node.works) or (other is not None and other not in brief.cuts)
+    """Whether the prompt of a role that writes code shows a working candidate in the guide's language."""
+    other = _whole(brief)
+    shown = (brief.window.node, other if other and other.id not in brief.cuts else None)
+    return any(
+        node.works and node.candidate.language == brief.language.name
+        for node in shown
+        if node is not None and node.candidate is not None
+    )
 
 
 def _quotes_plan(brief: Brief, node: Node) -> bool:
