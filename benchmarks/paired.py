@@ -6,7 +6,8 @@
 A situation is an attempt of a recorded run: its problem, the tree before it, the selected node, and the roles to ask.
 `FOLDER/007-old-plan.md` is a prompt; write the model's reply, alone, to `007-old-plan.reply.md`, and run the command again.
 It then writes what that reply makes possible, such as `007-old-code.md`, or `007-old-plan2.md` if the reply was sent back.
-`old` is the commit given by `--before`, `new` the working tree. The model must see a prompt's text alone.
+`old` is the commit given by `--before`, `new` the one given by `--after`, or else the working tree, which must then not change while
+a folder is being answered. The model must see a prompt's text alone.
 
 Tokens are estimates (`core.usage`) of everything sent and received for an attempt. Candidates of a situation are judged in
 turns on the same device, `--rounds` times. Ratios are new over old, with a 95 % interval by a bootstrap over situations.
@@ -198,6 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--before", default=BEFORE, help="the commit whose prompts are `old`")
+    parser.add_argument("--after", help="the commit whose prompts are `new`; else the working tree")
     parser.add_argument("--evaluate", action="store_true", help="judge what has been written")
     parser.add_argument("--rounds", type=int, default=3, help="how often each candidate is judged")
     parser.add_argument("--executor", default="local:cpu")
@@ -205,7 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.folder.mkdir(parents=True, exist_ok=True)
     judged = Judged(chosen.folder, open_executor(chosen.executor) if chosen.evaluate else None)
     try:
-        sources = {"old": _exported(chosen.before, chosen.folder), "new": ROOT / "src"}
+        sources = {
+            "old": _exported(chosen.before, chosen.folder),
+            "new": _exported(chosen.after, chosen.folder) if chosen.after else ROOT / "src",
+        }
         pairs = [
             [Arm(situation, name, chosen.folder, sources[name]) for name in ARMS]
             for situation in situations()
@@ -227,7 +232,7 @@ def situations() -> list[Situation]:
 
 def _exported(commit: str, folder: Path) -> Path:
     """The package's folder at this commit, in `folder`."""
-    target = folder / "before" / commit
+    target = folder / "sources" / commit
     if not target.exists():
         packed = subprocess.run(
             ["git", "archive", commit, "src"], cwd=ROOT, capture_output=True, check=False
