@@ -215,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             [Arm(situation, name, chosen.folder, sources[name]) for name in ARMS]
             for situation in situations()
         ]
-        print("\n".join(report([_advanced(pair, judged, chosen.rounds) for pair in pairs])))
+        print("\n".join(report([advanced(pair, judged, chosen.rounds) for pair in pairs])))
     except StarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -263,10 +263,10 @@ class Outcome:
     source: str | None = None
 
 
-def _advanced(pair: Sequence[Arm], judged: Judged, rounds: int) -> list[Outcome]:
-    """Both arms as far as they come. Once both have a candidate, these are judged in turns."""
+def advanced(pair: Sequence[Arm], judged: Judged, rounds: int) -> list[Outcome]:
+    """Both arms as far as they come. Once none waits for a reply, their candidates are judged in turns."""
     outcomes = [_outcome(arm, judged) for arm in pair]
-    if all(outcome.source is not None for outcome in outcomes):
+    if all(outcome.source is not None or not outcome.waiting for outcome in outcomes):
         for done in range(1, rounds + 1):
             outcomes = [_judged(outcome, judged, done) for outcome in outcomes]
     return outcomes
@@ -284,7 +284,8 @@ def _outcome(arm: Arm, judged: Judged) -> Outcome:
 
 
 def _judged(outcome: Outcome, judged: Judged, rounds: int) -> Outcome:
-    assert outcome.source is not None, "only a candidate is judged"
+    if outcome.source is None:
+        return outcome
     verdict = judged.verdict(outcome.arm, outcome.source, rounds)
     if verdict is None:
         return outcome

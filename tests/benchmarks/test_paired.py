@@ -105,3 +105,34 @@ def test_the_table_compares_what_has_ended() -> None:
     assert lines[-1].startswith(
         "Speedup, geometric mean of 2 pairs that both work: ratio 2.000 [1."
     )
+
+
+@pytest.mark.parametrize("second", ["fault", "source"])
+def test_candidates_are_judged_once_no_arm_waits_for_a_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    states = {"old": {"source": "x = 1"}, "new": {second: "y = 2"}}
+    monkeypatch.setattr(
+        Arm, "advance", lambda self, errors: {"sizes": [(300, 30)], **states[self.name]}
+    )
+    judged = paired.Judged(tmp_path, None)
+    asked = []
+
+    def verdict(given: Arm, source: str, rounds: int = 1) -> dict[str, Any]:
+        asked.append((given.name, rounds))
+        return {"status": "correct", "errors": "", "speedups": [1.0, 9.0, 3.0][:rounds]}
+
+    monkeypatch.setattr(judged, "verdict", verdict)
+
+    old, new = paired.advanced([arm(1, tmp_path, name) for name in paired.ARMS], judged, 3)
+
+    assert ("", 100, 10, 3.0) == (old.waiting, old.given, old.answered, old.speedup)
+    if second == "fault":
+        assert ("", "unusable", None) == (new.waiting, new.status, new.speedup)
+        assert [("old", 1), ("old", 2), ("old", 3)] == asked
+    else:
+        assert [(name, rounds) for rounds in (1, 2, 3) for name in paired.ARMS] == asked
+
+
+def test_without_a_judge_nothing_is_judged(tmp_path: Path) -> None:
+    assert paired.Judged(tmp_path, None).verdict(arm(1, tmp_path), "x = 1") is None
