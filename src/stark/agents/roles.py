@@ -238,7 +238,8 @@ class _Conversation:
 
 _STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)
 """Matches the line that ends the stable part of a prompt file. The text above this line is the same in all prompts of a
-role in a run. The texts above and below become two messages, so that providers can cache the first message."""
+role in a run, apart from the guide's worked example, which some leave out. The texts above and below become two
+messages, so that providers can cache the first message."""
 
 
 def _parsed(reply: Reply, parse: Callable[[str], Parsed]) -> Parsed:
