@@ -2,9 +2,10 @@
 
     python benchmarks/rejudge.py docs/results/cpu/*.json.gz --executor local:cpu
     python benchmarks/rejudge.py docs/results/h200/*.json.gz --executor local:cuda:0 --kernelbench PATH/TO/KernelBench
+    python benchmarks/rejudge.py docs/results/h100/llama*.json.gz --executor local:cuda:0 --problems FOLDER
 
 Every kernel is judged as it was in its run's search, and those of its final check as there. A recording without its
-problem's text needs the checkout of KernelBench. Prints a line for each kernel; exits 1 if a status differs from the
+problem's text needs the checkout of KernelBench, or a folder with the captured problem as NAME.py. Prints a line for each kernel; exits 1 if a status differs from the
 recorded one.
 """
 
@@ -49,13 +50,16 @@ def main() -> int:
     parser.add_argument("recordings", nargs="+", type=Path)
     parser.add_argument("--executor", default="local")
     parser.add_argument("--kernelbench", type=Path, help="a checkout, for recordings without text")
+    parser.add_argument(
+        "--problems", type=Path, help="captured problems, for recordings without text"
+    )
     parser.add_argument("--effort", choices=["search", "promote"], help="only these")
     parser.add_argument("--json", type=Path, help="append each kernel's line to this file")
     options = parser.parse_args()
     kernels = [
         kernel
         for path in options.recordings
-        for kernel in _kernels(path, options.kernelbench)
+        for kernel in _kernels(path, options.kernelbench, options.problems)
         if options.effort in (None, kernel.effort)
     ]
     changed = asyncio.run(_judge_all(kernels, options.executor, options.json))
@@ -63,8 +67,8 @@ def main() -> int:
     return 1 if changed else 0
 
 
-def _kernels(path: Path, kernelbench: Path | None) -> Iterator[Judged]:
-    recording = _whole(read_recording(path), kernelbench)
+def _kernels(path: Path, kernelbench: Path | None, problems: Path | None) -> Iterator[Judged]:
+    recording = _whole(read_recording(path), kernelbench, problems)
     run = recording.run
     for node in recording.nodes:
         if node.candidate is None:
@@ -78,10 +82,12 @@ def _kernels(path: Path, kernelbench: Path | None) -> Iterator[Judged]:
             yield Judged(name, run.problem, node.candidate, effort, recorded, limits)
 
 
-def _whole(recording: Recording, kernelbench: Path | None) -> Recording:
+def _whole(recording: Recording, kernelbench: Path | None, problems: Path | None) -> Recording:
     if recording.left_out is None:
         return recording
     level, _, rest = recording.run.problem.name.partition("/")
+    if problems is not None and not rest:
+        return recording.with_problem(load(str(problems / f"{level}.py")))
     return recording.with_problem(load(f"{level}/{rest.split('_')[0]}", kernelbench))
 
 

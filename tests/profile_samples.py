@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stark.core.bottleneck import Profiled
 from stark.core.device import Device, Roofline
 from stark.core.profile import Launch, Profile, Step
@@ -44,7 +46,7 @@ def step(
         count=count,
         time_ms=share,
         share=share,
-        own=operator is None,
+        own=operator is None and not name.startswith("aten::"),
         operator=operator,
         launch=launched,
     )
@@ -59,9 +61,15 @@ def on_gpu(
     return Profiled(profile=profile, latency_ms=1.0, roofline=roof, device=DEVICE)
 
 
-def on_cpu(steps: tuple[Step, ...], cores: float | None, device: Device = CPU) -> Profiled:
-    """A call of one millisecond that moves a tenth of what it could."""
+def on_cpu(
+    steps: tuple[Step, ...],
+    cores: float | None,
+    device: Device = CPU,
+    memory_ms: float = 0.1,
+    **inside: Any,
+) -> Profiled:
+    """A call of one millisecond that by default moves a tenth of what it could."""
     profile = Profile(
-        clock="host", steps=steps, count=3, busy_ms=1.0, own_share=0.0, busy_cores=cores
+        clock="host", steps=steps, count=3, busy_ms=1.0, own_share=0.0, busy_cores=cores, **inside
     )
-    return Profiled(profile=profile, latency_ms=1.0, roofline=roofline(0.1), device=device)
+    return Profiled(profile=profile, latency_ms=1.0, roofline=roofline(memory_ms), device=device)

@@ -45,10 +45,15 @@ def store() -> Iterator[Store]:
         yield store
 
 
-async def recorded(store: Store, name: str = "stark", parallel: int = 1) -> Recording:
+async def recorded(
+    store: Store,
+    name: str = "stark",
+    parallel: int = 1,
+    judge: Callable[[Candidate], Evaluation] = invented,
+) -> Recording:
     """The recording of a run by this strategy."""
     run = samples.run(name, ATTEMPTS, parallel=parallel)
-    await samples.work(store, run, FakeExecutor(delay_s=0.001))
+    await samples.work(store, run, FakeExecutor(judge, delay_s=0.001))
     return record(store, run)
 
 
@@ -164,9 +169,14 @@ async def test_a_conversation_that_was_refused_is_so_again(store: Store) -> None
 
 
 async def test_following_costs_tokens_in_the_books_and_no_money(store: Store) -> None:
-    recording = await recorded(store)
+    def builds(candidate: Candidate) -> Evaluation:
+        """A candidate that does not build goes back in a run, which costs more, but not in a replay."""
+        found = invented(candidate)
+        return failure("incorrect") if found.status == "build_failed" else found
 
-    worked = await followed(recording, invented)
+    recording = await recorded(store, judge=builds)
+
+    worked = await followed(recording, builds)
 
     once = store.spent()[recording.run.id]
     now = worked.ledger.spent_by_role
@@ -213,7 +223,9 @@ async def test_an_attempt_that_a_failure_stopped_is_recorded_and_found_unusable_
     unusable = worked.tree.node(2)
     assert "the recorded run did not finish this attempt" == unusable.evaluation.reason
     assert work_of(recording.nodes).items() <= work_of(worked.tree.nodes).items()
-    assert len(recording.calls) == worked.ledger.spent.calls
+    # A reply that was sent back is not given again.
+    decided = {(call.attempt, call.role) for call in recording.calls}
+    assert len(decided) == worked.ledger.spent.calls
 
 
 def test_a_run_without_a_finished_attempt_is_no_recording(store: Store) -> None:

@@ -12,6 +12,7 @@ from stark.agents.team import Assignment
 from stark.core.call import Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.languages import language
+from stark.languages.technique import Technique
 from stark.recorded import RecordedReplies, Recording
 from stark.search.tree import Tree
 from stark.strategies import team_of
@@ -33,6 +34,8 @@ async def rebuilt(recording: Recording) -> list[Prompt]:
         problem = run.problem.model_copy(update={"source": f"# {run.problem.source}"})
         run = run.model_copy(update={"problem": problem})
     replies, prompts = RecordedReplies(recording), list[Prompt]()
+    taught = language(config.language).guidance(recording.reference, recording.reference.backward)
+    technique = next(iter(taught.techniques), None)
     for attempt, selection in recording.selections.items():
 
         async def ask(
@@ -45,7 +48,8 @@ async def rebuilt(recording: Recording) -> list[Prompt]:
         ) -> Reply:
             if not any(message.speaker == "assistant" for message in messages):
                 prompts.append(Prompt(attempt, role, fit.tokens))
-            return await replies.reply(attempt, 0, role, messages, more_output)
+            reply = await replies.reply(attempt, 0, role, messages, more_output)
+            return _naming(technique, reply) if role == "plan" and technique else reply
 
         before = (node for node in recording.nodes if node.id < attempt)
         work = Assignment(
@@ -61,6 +65,14 @@ async def rebuilt(recording: Recording) -> list[Prompt]:
         )
         await team_of(config.strategy).write(work, ask, _builds)
     return prompts
+
+
+def _naming(technique: Technique, reply: Reply) -> Reply:
+    """A recorded plan as if it named this technique, if plans could name none when it was made."""
+    if "TECHNIQUES:" in reply.text:
+        return reply
+    named = f"TECHNIQUES: {technique.key}\nSTRATEGY:"
+    return reply.model_copy(update={"text": reply.text.replace("STRATEGY:", named, 1)})
 
 
 async def _builds(candidate: Candidate) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import sys
 from collections.abc import Mapping
 from statistics import fmean, median
 
@@ -99,7 +100,8 @@ def proposals(
         for value in constant.values
     ]
     chance.shuffle(near)
-    drawn = chance.sample(range(space.size), min(space.size, len(scores) + count))
+    numbers = range(min(space.size, sys.maxsize))  # no range may be longer
+    drawn = chance.sample(numbers, min(len(numbers), len(scores) + count))
     found = dict.fromkeys((*near, *(_variant(space, number) for number in drawn)))
     return [variant for variant in found if variant not in scores][:count]
 
@@ -142,8 +144,7 @@ class _Race:
         own = self._space.own
         if math.isfinite(await self._time(own)):  # it is built already
             await self._all()
-            await self._fastest_again()
-        best = max(self._scores, key=self._score)
+        best = max(await self._finalists(), key=self._score)
         gain = None if best == own else await self._last_heat(best)
         won = gain is not None and gain.low > 1
         return Tuning(
@@ -165,18 +166,16 @@ class _Race:
                 return
             await asyncio.gather(*map(self._time, batch))
 
-    async def _fastest_again(self) -> None:
-        """Time the fastest variants and the candidate itself again, in turns."""
+    async def _finalists(self) -> list[Variant]:
+        """The candidate itself and the fastest variants. Several are timed again, in turns: others are out of the race."""
         own = self._space.own
         faster = [each for each in self._scores if self._score(each) > self._score(own)]
         count = min(FINALISTS, math.ceil(len(self._scores) / 4))
-        finalists = sorted(faster, key=self._score, reverse=True)[:count]
-        if len(finalists) < 2:
-            return
-        for _ in range(MORE):
-            for variant in (own, *finalists):
-                if self._affords(0, 2 * PAIRS):
-                    await self._time(variant)
+        finalists = [own, *sorted(faster, key=self._score, reverse=True)[:count]]
+        for variant in finalists * MORE if len(finalists) > 2 else []:
+            if self._affords(0, 2 * PAIRS):
+                await self._time(variant)
+        return finalists
 
     async def _last_heat(self, best: Variant) -> Speedup | None:
         """Time the best variant and the candidate itself in pairs; None if one fails or the variant loses a pair."""

@@ -14,6 +14,7 @@ from stark.agents.briefing import (
     attempts_text,
     evidence_text,
     fill,
+    guide_text,
     leaders_text,
     numbered,
     outcome_text,
@@ -25,6 +26,7 @@ from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Incorrect
 from stark.core.node import ROOT, Node
 from stark.core.plan import Anchor
+from stark.languages import LANGUAGES
 from support.nodes import PROFILE, ROOFLINE, correct, failure, measurement, unusable, working
 
 
@@ -61,9 +63,9 @@ def test_lines_are_numbered_as_anchors_name_them() -> None:
     text = numbered(samples.SOURCE)
 
     rows = text.split("\n")
-    assert samples.SOURCE.split("\n")[:-1] == [row.split(" | ", 1)[1] for row in rows]
-    assert list(range(1, 16)) == [int(row.split(" | ")[0]) for row in rows]
-    assert " 1 | import torch" == rows[0]
+    assert samples.SOURCE.split("\n")[:-1] == [row.split("|", 1)[1] for row in rows]
+    assert list(range(1, 16)) == [int(row.split("|")[0]) for row in rows]
+    assert " 1|import torch" == rows[0]
 
 
 @pytest.mark.parametrize("odd", ["\f", "\v", "\x1c", "\x85", "\u2028"])
@@ -71,9 +73,7 @@ def test_only_a_newline_begins_a_numbered_line(odd: str) -> None:
     """Else every number below would be off, and a plan would point beside what it means."""
     source = f"import torch\n# odd{odd}comment\nx = 1\n"
 
-    assert ["1 | import torch", f"2 | # odd{odd}comment", "3 | x = 1"] == numbered(source).split(
-        "\n"
-    )
+    assert ["1|import torch", f"2|# odd{odd}comment", "3|x = 1"] == numbered(source).split("\n")
     assert ground(source, [Anchor(name="last", first_line=3, last_line=3, instruction="do it")])
 
 
@@ -108,7 +108,7 @@ def test_the_start_has_the_outcome_the_plan_and_the_source() -> None:
     for text in (plain, with_numbers):
         assert text.startswith("Attempt 1, from the reference: correct, 0.5 ms: 2.00x vs eager")
         assert "\nPlan: One thread per element.\n" in text
-    assert "\n11 | class ModelNew(torch.nn.Module):\n" in with_numbers
+    assert "\n11|class ModelNew(torch.nn.Module):\n" in with_numbers
     assert "\nclass ModelNew(torch.nn.Module):\n" in plain
 
 
@@ -143,13 +143,14 @@ def test_an_attempt_is_named_by_its_title() -> None:
 
 
 def test_a_plan_is_quoted_once_and_never_beside_a_source() -> None:
-    """5 repaired 2, so both have the same plan."""
+    """5 repaired 2, so both have the same plan. The code of a failure is not shown here, since nothing repaired it."""
     broken = samples.attempt(2, ROOT, failure("incorrect"), LONG)
     fixed = samples.attempt(5, 2, correct(0.3), LONG, "debug")
     leader = samples.attempt(6, ROOT, correct(0.2), LONG)
 
     assert 1 == attempts(broken, fixed).count(LONG)
-    assert LONG not in attempts(broken, with_source=True)
+    assert LONG not in attempts(fixed, with_source=True)
+    assert LONG in attempts(broken, with_source=True)
     assert LONG not in attempts(broken, node=fixed), "the selected attempt has it"
     assert LONG not in attempts(broken, leaderboard=(leader,)), "the leaderboard is above"
 
@@ -194,6 +195,64 @@ def test_a_long_source_of_another_attempt_is_cut() -> None:
     assert lines[OTHER_SOURCE_LINES] not in cut.split("\n")
 
 
+def lines(*numbers: int) -> str:
+    return "\n".join(f"x{number} = {number}" for number in numbers)
+
+
+def test_a_short_difference_from_the_selected_attempt_stands_for_a_source() -> None:
+    selected = with_source(working(1, latency_ms=0.9), lines(*range(30)))
+    near = with_source(working(2, 1, 0.5), lines(*range(20), 99, *range(21, 30)))
+    far = with_source(working(3, 1, 0.5), lines(*range(40, 70)))
+
+    text = attempts(near, far, with_source=True, node=selected)
+
+    shown, whole = text.split("\n\n- Attempt 3")
+    assert shown.endswith(
+        "  Its difference from attempt 1:\n```diff\n@@\n x19 = 19\n-x20 = 20\n+x99 = 99\n x21 = 21\n```"
+    )
+    assert f"```python\n{lines(*range(40, 70))}\n```" in whole
+
+
+def test_of_several_other_sources_the_fastest_is_shown() -> None:
+    drafts = [with_source(working(id, 0, 1 / id), lines(id)) for id in (2, 4, 3)]
+    broken = with_source(samples.attempt(5, 0, failure("incorrect"), LONG), lines(5))
+
+    text = attempts(*drafts, broken, with_source=True)
+
+    assert 1 == text.count("```python")
+    assert f"```python\n{lines(4)}\n```" in text
+
+
+def test_the_source_of_a_slower_attempt_teaches_nothing() -> None:
+    selected = with_source(working(1, latency_ms=0.5), lines(1))
+    slower = with_source(working(2, 1, 0.6), lines(2))
+
+    assert "```" not in attempts(slower, with_source=True, node=selected)
+    assert "```python" in attempts(slower, with_source=True, node=samples.tree().node(6))
+
+
+def test_the_guides_example_is_left_out_beside_a_working_candidate_of_its_language() -> None:
+    """It stays for the first draft, where all others failed, or where they are in another language."""
+    cuda = replace(samples.brief("code", ROOT), language=LANGUAGES["cuda"])
+    works = with_source(working(1), lines(1))
+    same = works.model_copy(update={"candidate": Candidate(language="cuda", source=lines(1))})
+    fails = samples.attempt(2, ROOT, failure("incorrect"), LONG)
+    shown = {
+        "first": ContextWindow(),
+        "failed": ContextWindow(children=(fails,)),
+        "repair": ContextWindow(node=fails, siblings=(fails,)),
+        "other language": ContextWindow(node=works),
+        "edit": ContextWindow(node=same),
+        "draft": ContextWindow(children=(fails, same)),
+    }
+
+    has = {name: "## Example" in guide_text(replace(cuda, window=w)) for name, w in shown.items()}
+
+    assert ["first", "failed", "repair", "other language"] == [name for name in has if has[name]]
+    cut = replace(cuda, window=shown["draft"], cuts={1: "outcome"})
+    assert "## Example" in guide_text(cut), "the candidate's source was left out for length"
+
+
 def test_an_attempt_that_left_no_source_is_listed_without_one() -> None:
     assert (
         "- Attempt 3, from the reference\n  Result: unusable: the reply holds no code block"
@@ -216,7 +275,7 @@ def test_eagers_time_beside_an_attempt_is_named_if_it_differs_from_the_reference
 
     said = outcome_text(node.model_copy(update={"evaluation": found}), brief())
 
-    assert said.startswith("correct, 0.5 ms (eager 1.50 ms): 3.00x vs eager")
+    assert said.startswith("correct, 0.5 ms (eager beside it 1.50 ms): 3.00x vs eager")
 
 
 def test_the_evidence_is_the_error_the_warnings_and_what_was_printed() -> None:

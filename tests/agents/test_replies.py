@@ -356,6 +356,29 @@ def test_no_reply_is_refused_for_its_title(title: str, reply: str) -> None:
     assert len(plan.title) <= 60
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("simd", ("simd",)),
+        ("`simd`, `split_k`", ("simd", "split_k")),
+        ("**simd** (for the exponentials)", ("simd",)),
+        ("\n- split_k\n- simd\n", ("split_k", "simd")),
+        ("simd, simd", ("simd",)),
+        ("none", ()),
+        ("", ()),
+        ("wishful_thinking, SIMDs", ()),
+    ],
+)
+@pytest.mark.parametrize("reply", [PLAN, "ACTION: rewrite\nSTRATEGY: x"])
+def test_techniques_are_those_that_a_language_knows(
+    reply: str, written: str, expected: tuple[str, ...]
+) -> None:
+    plan = parse_plan(reply.replace("STRATEGY:", f"TECHNIQUES: {written}\nSTRATEGY:"), SOURCE)
+
+    assert expected == plan.techniques
+    assert parse_plan(reply, SOURCE) == plan.model_copy(update={"techniques": ()})
+
+
 CANDIDATE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
 
 

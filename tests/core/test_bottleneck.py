@@ -42,6 +42,14 @@ from support.nodes import CPU
             "cores",
         ),
         (
+            on_cpu((step("ema"),), cores=7.9, page_faults=6144.0, system_share=0.4),
+            "pages",
+        ),
+        (
+            on_cpu((step("ema"),), cores=7.9, page_faults=0.0, system_share=0.4),
+            "latency",
+        ),
+        (
             on_cpu((step("aten::add", 0.5), step("aten::mul", 0.4), step(OUTSIDE, 0.1)), cores=7.9),
             "latency",
         ),

@@ -57,8 +57,8 @@ def test_a_profile_stands_between_evidence_and_notes() -> None:
     assert [
         "2% of the roofline (memory-bound: estimate 0.01 ms)",
         "error 2e-07 (reference 1e-07, allowed 2e-05; meets reference)",
-        "bottleneck: latency: neither memory nor matrix arithmetic is busy, 2% of the measured bandwidth; "
-        "3 kernels run one after the other and pass their data through memory",
+        "bottleneck: latency in scale_kernel, 75% of the kernels' time, at 2% of the measured bandwidth; what it waits for "
+        "was not measured: Nsight Compute's counters would tell; 3 kernels run one after the other and pass their data through memory",
         "achieved: 60 GB/s (2%), no kernel in 20% of the call, 75% of kernel time in custom kernels",
         "- 75% scale_kernel: 4096 blocks of 256 threads, 40 registers, occupancy 90%",
         "- 25% aten::zeros (Memset), 2 times",
@@ -73,6 +73,11 @@ def test_the_roofline_is_explained_by_what_binds() -> None:
     assert "80% of the roofline (compute-bound: estimate 0.4 ms)\n" in explain(
         correct(0.5).model_copy(update={"roofline": compute})
     )
+    for memory_ms in (0.39, 0.41):
+        both = compute.model_copy(update={"memory_ms": memory_ms})
+        assert "(memory- and compute-bound: estimate" in explain(
+            correct(0.5).model_copy(update={"roofline": both})
+        )
     assert (
         "10% of the roofline (launch-bound: estimate 0.001 ms, and launching one kernel costs 0.0025 ms)\n"
         in explain(correct(0.01).model_copy(update={"roofline": small}))

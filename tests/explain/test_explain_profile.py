@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -10,13 +11,18 @@ from stark.core.device import Roofline
 from stark.core.profile import OUTSIDE
 from stark.explain.profile import bottleneck_text, profile_lines, step_lines
 
+UNKNOWN = (
+    "what the cores do was not measured: scalar arithmetic, chains of dependent operations, cache misses or waiting for "
+    "other threads"
+)
+
 
 @pytest.mark.parametrize(
     ("profiled", "text"),
     [
         (
-            on_gpu((step(launched=launch()),), roofline(0.71, 0.2)),
-            "memory-bound: 71% of the measured bandwidth, every byte counted once",
+            on_gpu((step(launched=launch()),), roofline(0.81, 0.2)),
+            "memory-bound: 81% of the measured bandwidth, every byte counted once",
         ),
         (
             on_gpu((step(launched=launch()),), roofline(0.2, 0.8)),
@@ -24,12 +30,13 @@ from stark.explain.profile import bottleneck_text, profile_lines, step_lines
         ),
         (
             on_gpu((step(launched=launch()),), roofline(0.2, 0.1), busy_ms=0.36, count=14),
-            "launch-bound: in 64% of the call no kernel ran, 14 kernels per call",
+            "mostly launch-bound: in 64% of the call no kernel ran, 14 kernels per call; also latency in scale_kernel, 100% "
+            "of the kernels' time",
         ),
         (
             on_gpu((step(launched=launch(occupancy=0.12)),), roofline(0.1, 0.03)),
-            "latency: neither memory nor matrix arithmetic is busy, 10% of the measured bandwidth "
-            "and 3% of the fp32 peak, low occupancy 12% in scale_kernel",
+            "latency in scale_kernel, 100% of the kernels' time, at 10% of the measured bandwidth and 3% of the fp32 peak; "
+            "its occupancy is low, 12%; what it waits for was not measured: Nsight Compute's counters would tell",
         ),
         (
             on_gpu((step(launched=launch(spilled=3652)),), roofline(0.1)),
@@ -42,17 +49,67 @@ from stark.explain.profile import bottleneck_text, profile_lines, step_lines
         ),
         (
             on_cpu((step("aten::add", 0.9),), cores=1.0),
-            "idle cores: 1.0 of 8 work, at 10% of the measured bandwidth",
+            "idle cores: 1.0 of 8 busy, at 10% of the measured bandwidth; 90% of the time in aten::add",
         ),
         (
             on_cpu((step("aten::add", 0.5), step("aten::mul", 0.4), step(OUTSIDE, 0.1)), cores=7.9),
-            "neither memory nor matrix arithmetic is busy, 10% of the measured bandwidth; 2 operators "
-            "run one after the other and pass their data through memory",
+            "the cores' own work: 7.9 of 8 busy, at 10% of the measured bandwidth; 50% of the time in aten::add; 2 operators "
+            f"run one after the other and pass their data through memory; {UNKNOWN}",
+        ),
+        (
+            on_cpu((step("ema"),), cores=7.9, scalar_calls=("expf", "logf")),
+            "the cores' own work: 7.9 of 8 busy, at 10% of the measured bandwidth; 100% of the time in ema (compiled "
+            f"code); somewhere the compiled code calls expf and logf for one number at a time; {UNKNOWN}",
+        ),
+        (
+            on_cpu((step(OUTSIDE),), cores=7.9, page_faults=6144.0, system_share=0.4),
+            "new memory: 6,144 page faults in a call, 40% of the processor time in the operating system, at 10% of the "
+            "measured bandwidth; 100% of the time outside PyTorch's operators",
         ),
     ],
 )
 def test_every_bottleneck_in_words(profiled: Profiled, text: str) -> None:
     assert text == bottleneck_text(profiled)
+
+
+def test_a_little_more_bandwidth_does_not_turn_the_words_round() -> None:
+    """Whatever takes most comes first; both parts stand on both sides of the threshold."""
+    below, above = (
+        bottleneck_text(on_cpu((step("ema"),), cores=8.0, memory_ms=share))
+        for share in (0.47, 0.51)
+    )
+
+    own = "the cores' own work: 8.0 of 8 busy"
+    assert below.startswith(f"{own}; partly memory-bound: 47% of the measured bandwidth")
+    assert (
+        f"mostly memory-bound: 51% of the measured bandwidth, every byte counted once; also {own}"
+        == above
+    )
+
+
+def test_a_kernel_is_not_called_idle_in_one_line_and_busy_in_the_next() -> None:
+    for cores in (4.7, 4.9):
+        bottleneck, achieved, *_ = profile_lines(on_cpu((step("aten::add"),), cores=cores))
+
+        assert f"{cores} of 8 busy" in bottleneck and f"{cores} of 8 cores busy" in achieved
+
+
+def test_what_is_not_known_of_compiled_code_is_said_with_what_to_do() -> None:
+    known = on_cpu((step("aten::add"),), cores=8.0)
+    compiled = on_cpu((step("ema"),), cores=8.0)
+
+    assert not [line for line in profile_lines(known) if "was not measured:" in line][1:]
+    *_, entry, advice = profile_lines(compiled)
+    assert "- 100% ema (compiled code)" == entry
+    assert advice.startswith("the inside of ema was not measured: ")
+
+
+def test_threads_and_new_memory_are_among_what_was_achieved() -> None:
+    lines = list(profile_lines(on_cpu((step("ema"),), cores=8.0, alone=6.5, page_faults=6144.0)))
+    none = list(profile_lines(on_cpu((step("ema"),), cores=8.0, page_faults=8.0)))
+
+    assert lines[1].endswith("8 threads are 6.5 times as fast as one, 6,144 page faults in a call")
+    assert none[1].endswith("8.0 of 8 cores busy")
 
 
 def test_a_noisy_time_leaves_the_bottleneck_unsure() -> None:
@@ -82,7 +139,8 @@ def test_lines_name_the_bottleneck_first_then_what_was_achieved_then_the_steps()
     )
 
     assert [
-        "bottleneck: memory-bound: 60% of the measured bandwidth, every byte counted once",
+        "bottleneck: mostly memory-bound: 60% of the measured bandwidth, every byte counted once; also spilling registers: "
+        "scale_kernel keeps 16 bytes per thread in memory",
         "achieved: 1.8e+03 GB/s (60%), 10 TFLOP/s fp32 (20%), no kernel in 10% of the call, "
         "80% of kernel time in custom kernels",
         "- 80% scale_kernel: 4096 blocks of 256 threads, 40 registers, 16 bytes spilled, 4 KB shared, occupancy 75%",
@@ -94,19 +152,21 @@ def test_cores_are_told_where_they_are_known_and_never_more_than_there_are() -> 
     lines = list(profile_lines(on_cpu((step("aten::add"),), cores=8.4)))
 
     assert lines[1].endswith("8.0 of 8 cores busy")
-    assert "cores" not in "".join(profile_lines(on_cpu((step("aten::add"),), cores=None)))
+    assert "cores" not in next(
+        islice(profile_lines(on_cpu((step("aten::add"),), cores=None)), 1, None)
+    )
 
 
 def test_at_most_five_steps_are_shown_and_the_rest_is_summed_up() -> None:
-    many = tuple(step(f"kernel_{n}", 0.125) for n in range(8))
-    few = (step("kernel", 0.97), step("other", 0.02))
+    many = tuple(step(f"aten::op{n}", 0.125) for n in range(8))
+    few = (step("aten::op", 0.97), step("other", 0.02))
 
-    assert [*(f"- 12% kernel_{n}" for n in range(4)), "- 50% everything else"] == list(
+    assert [*(f"- 12% aten::op{n}" for n in range(4)), "- 50% everything else"] == list(
         step_lines(on_gpu(many, roofline(0.1)).profile)
     )
-    five = tuple(step(f"kernel_{n}", 0.164) for n in range(5))
+    five = tuple(step(f"aten::op{n}", 0.164) for n in range(5))
     assert "- 18% everything else" == list(step_lines(on_gpu(five, roofline(0.1)).profile))[5]
-    assert ["- 97% kernel", "- 3% everything else"] == list(
+    assert ["- 97% aten::op", "- 3% everything else"] == list(
         step_lines(on_gpu(few, roofline(0.1)).profile)
     )
 

@@ -36,19 +36,41 @@ WITH_KERNELS = [entry for entry in LANGUAGES.values() if entry.name != "pytorch"
 
 
 @pytest.mark.parametrize("language", WITH_KERNELS, ids=lambda entry: entry.name)
-def test_a_plan_a_writer_and_a_repair_are_shown_different_parts(language: Language) -> None:
+def test_a_plan_and_a_writer_are_shown_different_parts(language: Language) -> None:
     guidance = language.guidance(reference(language))
 
     assert 2 <= len(guidance.techniques)
     assert guidance.to_plan.startswith(language.form)
     assert guidance.to_write.startswith(language.guide.strip())
-    assert guidance.to_repair.startswith(language.guide.strip())
     for technique in guidance.techniques:
-        assert technique.lead in guidance.to_plan
+        assert technique.line in guidance.to_plan
+        assert technique_example(technique) not in guidance.to_plan
+    for technique in guidance.taught():
         assert technique.text in guidance.to_write
-        assert technique.traps in guidance.to_repair
-        assert technique_example(technique) not in guidance.to_plan + guidance.to_repair
-    assert len(guidance.to_plan) < len(guidance.to_repair) < len(guidance.to_write)
+
+
+@pytest.mark.parametrize("language", WITH_KERNELS, ids=lambda entry: entry.name)
+def test_a_plan_that_names_techniques_gets_those_that_are_known(language: Language) -> None:
+    guidance = language.guidance(reference(language))
+    first, *_, last = guidance.techniques
+
+    assert (last,) == guidance.taught([last.key, "wishful_thinking"])
+    assert (first, last) == guidance.taught([last.key, first.key])
+    assert () == guidance.taught([]) == guidance.taught(["wishful_thinking"])
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
+def test_a_guide_without_its_examples_keeps_all_else(language: Language, backward: bool) -> None:
+    guidance = language.guidance(reference(language), backward)
+    headings = [line for line in guidance.guide.split("\n") if line.startswith("## ")]
+
+    shorter = guidance.without_examples
+
+    kept = [line for line in shorter.split("\n") if line.startswith("## ")]
+    assert [line for line in headings if not line.startswith("## Example")] == kept
+    assert headings != kept
+    assert language.form in shorter.replace("runs with gradients enabled", "runs without gradients")
 
 
 def test_without_techniques_the_guide_is_all() -> None:
@@ -56,7 +78,6 @@ def test_without_techniques_the_guide_is_all() -> None:
     guidance = bare.guidance(reference(bare))
 
     assert (bare.form, bare.guide.strip()) == (guidance.to_plan, guidance.to_write)
-    assert guidance.to_write == guidance.to_repair
 
 
 def test_pytorch_is_taught_what_a_gpu_can_do_only_for_a_gpu() -> None:
@@ -75,10 +96,10 @@ def test_pytorch_is_taught_what_a_gpu_can_do_only_for_a_gpu() -> None:
 def test_gradients_are_taught_only_where_they_are_judged(language: Language) -> None:
     forward, backward = (language.guidance(reference(language), each) for each in (False, True))
 
-    assert "needs_input_grad" not in forward.to_plan + forward.to_write + forward.to_repair
+    assert "needs_input_grad" not in forward.to_plan + forward.to_write
     assert WITHOUT_GRADIENTS in forward.to_plan
-    assert WITHOUT_GRADIENTS not in backward.to_plan + backward.to_write + backward.to_repair
-    for prompt in (backward.to_plan, backward.to_write, backward.to_repair):
+    assert WITHOUT_GRADIENTS not in backward.to_plan + backward.to_write
+    for prompt in (backward.to_plan, backward.to_write):
         assert "ctx.save_for_backward" in prompt
         assert "ctx.needs_input_grad" in prompt
     assert f"## Gradients with {language.title}" in backward.to_write

@@ -9,7 +9,7 @@ import pytest
 import technique_samples as samples
 
 from stark.languages import LANGUAGES, Language
-from stark.languages.technique import MOST, MOST_CHARACTERS, Technique, choose, section
+from stark.languages.technique import MOST, MOST_CHARACTERS, Technique, fitting, paying, section
 from stark.languages.work import Bound, Operator, Work
 from stark.problems.load import form_fault
 
@@ -30,7 +30,7 @@ CPU = replace(HOPPER, architecture="x86_64")
 
 
 def names(language: str, work: Work) -> list[str]:
-    return [technique.name for technique in choose(LANGUAGES[language].techniques, work)]
+    return [technique.name for technique in fitting(paying(LANGUAGES[language].techniques, work))]
 
 
 def with_(work: Work, bound: Bound, *operators: Operator, steps: int = 1) -> Work:
@@ -117,7 +117,7 @@ def test_no_prompt_gets_more_than_its_share(language: Language) -> None:
     longest = 0
     for bound, called, steps, few in product(get_args(Bound), operators, (1, 2, 50), (False, True)):
         work = replace(HOPPER, bound=bound, operators=called, steps=steps, few_outputs=few)
-        chosen = choose(language.techniques, work)
+        chosen = fitting(paying(language.techniques, work))
         longest = max(longest, sum(len(technique.text) for technique in chosen))
         assert MOST >= len(chosen) == len(set(chosen))
     assert MOST_CHARACTERS >= longest > 0
@@ -129,7 +129,7 @@ def test_a_technique_that_does_not_fit_is_left_out_for_a_later_one(
     lengths = {"long": MOST_CHARACTERS - 10, "middling": 11, "short": 10}
     monkeypatch.setattr(Technique, "text", property(lambda self: "x" * lengths[self.name]))
 
-    chosen = choose([Technique(name) for name in lengths], HOPPER)
+    chosen = fitting(Technique(name) for name in lengths)
 
     assert ["long", "short"] == [technique.name for technique in chosen]
 
@@ -142,9 +142,9 @@ def test_a_technique_has_its_parts_and_a_candidate_that_may_be_one(
     language: Language, technique: Technique
 ) -> None:
     assert 2 < len(technique.title) < 70
-    assert technique.lead.startswith(f"## {technique.title}\n")
-    assert "```" not in technique.lead + technique.traps
-    assert 200 < len(technique.lead) < 1800
+    assert technique.line.startswith(f"- `{technique.key}`: {technique.title}. ")
+    assert "```" not in technique.line + technique.traps
+    assert 60 < len(technique.line) < 330
     assert language.check(samples.candidate_of(technique, language).source) is None
     assert 9000 > len(technique.text)
 
@@ -169,6 +169,12 @@ def test_every_file_of_a_technique_is_taught_by_a_language() -> None:
         for path in samples.PROBLEMS.rglob("*.py")
     }
     assert there == problems
+
+
+def test_the_keys_of_a_language_are_unique() -> None:
+    for language in LANGUAGES.values():
+        keys = [technique.key for technique in language.techniques]
+        assert len(set(keys)) == len(keys)
 
 
 def test_a_section_is_what_stands_under_its_heading() -> None:

@@ -73,7 +73,7 @@ def test_eager_is_shown_where_it_took_another_time() -> None:
     drifted = working(1).model_copy(update={"evaluation": correct(0.5, eager_ms=1.5)})
     figures = [each.figures for each in run_document(view(drifted, working(2))).attempts]
 
-    assert ["eager 1.50 ms", ""] == [each.eager_then for each in figures if each]
+    assert ["eager beside it 1.50 ms", ""] == [each.eager_beside for each in figures if each]
 
 
 def test_a_run_that_ended_without_a_final_check_says_so() -> None:

@@ -103,7 +103,7 @@ def test_a_profile_is_shown_with_what_binds() -> None:
 
     said = text_of(table_of(profiled))
 
-    assert "profile" in said and "bottleneck: latency: neither memory" in said
+    assert "profile" in said and "bottleneck: latency in scale_kernel" in said
     assert "- 75% scale_kernel: 4096 blocks of 256 threads" in said
     assert "bottleneck" not in text_of(table_of(correct(0.5)))
 

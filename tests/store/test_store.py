@@ -296,6 +296,22 @@ def test_other_kinds_of_machines_are_kept_apart_and_shown_in_no_list(begun: Stor
     assert (None, {}) == (begun.reference(RUN), begun.elsewhere(RUN))
 
 
+def test_what_tuning_found_of_the_last_attempt_is_read_for_other_kinds_too(store: Store) -> None:
+    """Tuning costs no attempt, so the numbers of attempts are larger than their count."""
+    kind, tuning = "Small GPU, 24 GB; torch 2.13.0", Selection(parent=1, action="tune")
+    store.create_run(samples.run())
+    store.set_reference(RUN, samples.reference(), {kind: samples.reference()})
+    for attempt, selection in ((1, samples.IMPROVE_ROOT), (2, tuning), (3, samples.IMPROVE_ROOT)):
+        store.begin_attempt(RUN, attempt, selection)
+        node = samples.node(attempt, samples.correct(0.5), selection=selection)
+        store.add_node(RUN, node, elapsed_s=1.0)
+        store.add_elsewhere(RUN, attempt, kind, samples.correct(0.1))
+
+    first, both = (store.outcome(RUN, attempts).classes[kind] for attempts in (1, 2))
+
+    assert ({1, 2}, {1, 2, 3}) == (set(first), set(both))
+
+
 def test_a_text_is_stored_once(begun: Store) -> None:
     def artifacts() -> int:
         with begun._database.reading("counting") as connection:

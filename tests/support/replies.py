@@ -32,7 +32,7 @@ def team_reply(messages: tuple[Message, ...]) -> str:
     mark = digest(*(message.text for message in messages))
     line = f"        return x  # {mark}"
     if role_of(messages) == "plan":
-        numbered = re.findall(r"^ *(\d+) \| ( +return .*)$", prompt, re.MULTILINE)
+        numbered = re.findall(r"^ *(\d+)\|( +return .*)$", prompt, re.MULTILINE)
         if not numbered:
             return _rewrite(mark)
         number, text = numbered[0]

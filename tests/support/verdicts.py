@@ -47,6 +47,25 @@ from support.nodes import CPU
 SHEET = CPU.model_copy(update={"peak_tflop_s": {"fp32": 0.4, "bf16": 0.4, "fp16": 0.4}})
 
 KERNELS = Path(__file__).resolve().parents[1] / "verdicts" / "kernels"
+ON_DEVICE = """
+
+import functools
+
+
+def _on_device(forward):
+    @functools.wraps(forward)
+    def call(*arguments):
+        with torch.device("{device}"):
+            return forward(*arguments)
+
+    return call
+
+
+for _class in [each for each in globals().values() if isinstance(each, type) and "forward" in vars(each)]:
+    _class.forward = _on_device(_class.forward)
+"""
+"""What makes the kernels of a file, which name no device, put their own tensors on another device than the CPU."""
+
 SHAPES = 2
 """Number of other shapes that a correct kernel is tried at, as in a final check."""
 
@@ -134,9 +153,11 @@ def seeded(seed: int) -> Iterator[None]:
 class Bench:
     """A problem ready for judging, and the same problem at other shapes."""
 
-    def __init__(self, name: str, seed: int = 0) -> None:
-        problem = Problem(name=name, source=(KERNELS / f"{name}.py").read_text())
-        self.seed, self._folder = seed, tempfile.TemporaryDirectory()
+    def __init__(self, name: str, seed: int = 0, device: str = "cpu") -> None:
+        more = "" if device == "cpu" else ON_DEVICE.format(device=device)
+        problem = Problem(name=name, source=(KERNELS / f"{name}.py").read_text() + more)
+        self.seed, self._device = seed, torch.device(device)
+        self._folder = tempfile.TemporaryDirectory()
         with seeded(seed):
             self.prepared = self._ready(problem)
         self._variants = variants(problem)
@@ -181,7 +202,7 @@ class Bench:
 
     def _ready(self, problem: Problem) -> PreparedReference:
         forkserver: Any = SimpleNamespace(folder=self._folder.name)
-        return PreparedReference(problem, torch.device("cpu"), SHEET, forkserver)
+        return PreparedReference(problem, self._device, SHEET, forkserver)
 
 
 def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
@@ -228,7 +249,8 @@ def _trials(prepared: PreparedReference, effort: Effort, model: torch.nn.Module)
 
 def _constructed(program: Program, name: str) -> torch.nn.Module:
     torch.manual_seed(CONSTRUCTION_SEED)
-    model: torch.nn.Module = getattr(program.module, name)(*program.init_arguments)
+    with program.device:
+        model: torch.nn.Module = getattr(program.module, name)(*program.init_arguments)
     give_weights(model, program.model.state_dict())
     return model
 
@@ -240,7 +262,7 @@ def _call(prepared: PreparedReference, model: torch.nn.Module, drawn: Drawn) -> 
     with torch.no_grad():
         returned: list[Any] = leaves_of(model(*filled(drawn.arguments, given)))
     forms, wanted = (
-        [f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)} on cpu" for one in results]
+        [f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in results]
         for results in (returned, prepared.signature.returned)
     )
     changes = prepared.program.changes

@@ -5,6 +5,7 @@ The templates of the whole prompts are in `prompts/`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -92,10 +93,40 @@ def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
 
 
-def choices_text(choices: Iterable[Language]) -> str:
-    """The languages that a plan may choose, with what each is for."""
-    lines = (f"- `{entry.name}` ({entry.title}): {entry.pays}" for entry in choices)
-    return "\n".join(["# Languages for a rewrite", *lines])
+def choices_text(brief: Brief) -> str:
+    """The languages that a plan may choose, with what each is for, and the techniques that may pay in each."""
+    return "\n".join(
+        ["# Languages for a rewrite", *(_choice(brief, each) for each in brief.choices)]
+    )
+
+
+def _choice(brief: Brief, entry: Language) -> str:
+    found = entry.guidance(brief.reference).techniques
+    keys = f" (techniques: {', '.join(each.key for each in found)})" if found else ""
+    return f"- `{entry.name}` ({entry.title}): {entry.pays}{keys}"
+
+
+def guide_text(brief: Brief) -> str:
+    """The guide to the language. If the prompt shows a candidate that works, the guide's worked examples are left out."""
+    guidance = brief.guidance
+    return (guidance.without_examples if _shows_working(brief) else guidance.guide).strip()
+
+
+def techniques_text(brief: Brief) -> str:
+    """The techniques that may pay for the problem, for a role that has no plan."""
+    return "\n\n".join(technique.text for technique in brief.guidance.taught())
+
+
+def chosen_text(brief: Brief, plan: Plan) -> str:
+    """The section with the techniques that the plan names, or nothing. A heading may follow it."""
+    texts = [technique.text for technique in brief.guidance.taught(plan.techniques)]
+    return "\n\n".join(["# Techniques for this plan", *texts, ""]) if texts else ""
+
+
+def traps_text(brief: Brief, plan: Plan | None) -> str:
+    """What often goes wrong with the techniques that the plan names, or nothing. A heading may follow it."""
+    traps = [each.traps for each in brief.guidance.taught(plan.techniques if plan else None)]
+    return "\n\n".join(["# Traps", *traps, ""]) if traps else ""
 
 
 def lessons_text(brief: Brief) -> str:
@@ -231,13 +262,14 @@ def numbered(source: str) -> str:
     """A source with its line numbers. Only a newline begins a line: a form feed, for example, does not."""
     lines = source.removesuffix("\n").split("\n")
     width = len(str(len(lines)))
-    return "\n".join(f"{number:>{width}} | {line}" for number, line in enumerate(lines, 1))
+    return "\n".join(f"{number:>{width}}|{line}" for number, line in enumerate(lines, 1))
 
 
 def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
     kept = brief.cuts.get(node.id)
+    code = _code(brief, node) if with_source and kept is None else []
     lines = [f"- Attempt {_title(brief, node)}"]
-    if _quotes_plan(brief, node) and not with_source and kept != "line":
+    if _quotes_plan(brief, node) and not code and kept != "line":
         assert node.plan is not None
         lines.append(f"  Plan: {node.plan.summary}")
     same = _shown_first(brief, node, lambda each: each.duplicate_of or each.id)
@@ -248,13 +280,73 @@ def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
     lines.append("  Result: " + outcome_text(node, brief).replace("\n", "\n    "))
     if kept == "outcome":
         lines.append("  (Its source is left out for length.)")
-    elif node.candidate is not None:
-        source = node.candidate.source.strip().splitlines()
-        lines += ["```python", *source[:OTHER_SOURCE_LINES]]
-        if len(source) > OTHER_SOURCE_LINES:
-            lines.append(f"# … {len(source) - OTHER_SOURCE_LINES} more lines")
-        lines.append("```")
-    return "\n".join(lines)
+    return "\n".join([*lines, *code])
+
+
+def _code(brief: Brief, node: Node) -> list[str]:
+    """The attempt's code as a difference, if that is short, or the whole source of the fastest of the rest.
+
+    Nothing if nobody can learn from it: it works and is slower than the selected attempt.
+    """
+    if not _instructive(brief, node):
+        return []
+    base, changes = _difference(brief, node)
+    if base is not None and changes:
+        return [f"  Its difference from attempt {base.id}:", "```diff", *changes, "```"]
+    if node.candidate is None or node != _whole(brief):
+        return []
+    source = node.candidate.source.strip().splitlines()
+    more = len(source) - OTHER_SOURCE_LINES
+    rest = [f"# … {more} more lines"] if more > 0 else []
+    return ["```python", *source[:OTHER_SOURCE_LINES], *rest, "```"]
+
+
+def _instructive(brief: Brief, node: Node) -> bool:
+    """Whether the attempt failed or is faster than the selected attempt, or the selected attempt failed."""
+    selected = brief.window.node
+    if selected is None or not selected.works or not node.works:
+        return True
+    return (node.speedup_vs_eager or 0.0) > (selected.speedup_vs_eager or 0.0)
+
+
+def _difference(brief: Brief, node: Node) -> tuple[Node | None, tuple[str, ...]]:
+    """The failure that the attempt repaired, else the selected attempt, and the difference from it, if it is short."""
+    broken = {pair.fixed.id: pair.broken for pair in brief.window.repairs}
+    base = broken.get(node.id, brief.window.node)
+    if base is None or base.candidate is None or node.candidate is None:
+        return base, ()
+    return base, _diff(base.candidate.source, node.candidate.source)
+
+
+@lru_cache(maxsize=256)
+def _diff(before: str, after: str) -> tuple[str, ...]:
+    """The changed lines with a line of context, or nothing if they are more than half of the source."""
+    old, new = before.strip().splitlines(), after.strip().splitlines()
+    diff = list(difflib.unified_diff(old, new, n=1, lineterm=""))[2:]
+    short = sum(map(len, diff)) <= len(after) / 2
+    return tuple("@@" if line.startswith("@@") else line for line in diff) if short else ()
+
+
+def _whole(brief: Brief) -> Node | None:
+    """The other attempt whose whole source is shown: the fastest whose difference is not."""
+    window = brief.window
+    choices = (
+        node
+        for node in (*window.leaderboard, *window.others)  # the first of equals, as _shown_first
+        if node.works and _instructive(brief, node) and not _difference(brief, node)[1]
+    )
+    return max(choices, key=lambda node: node.speedup_vs_eager or 0.0, default=None)
+
+
+def _shows_working(brief: Brief) -> bool:
+    """Whether the prompt of a role that writes code shows a working candidate in the guide's language."""
+    other = _whole(brief)
+    shown = (brief.window.node, other if other and other.id not in brief.cuts else None)
+    return any(
+        node.works and node.candidate.language == brief.language.name
+        for node in shown
+        if node is not None and node.candidate is not None
+    )
 
 
 def _quotes_plan(brief: Brief, node: Node) -> bool:

@@ -23,7 +23,7 @@ _DRIFT = 5
 _LEAST_PREFIX = 10
 _KEYWORD = re.compile(
     r"\s{0,3}(?P<heading>#{1,6}\s+)?(?:[-*+]\s+)?(?P<open>\*{1,3}|_{1,3}|`)?"
-    r"(?P<word>ACTION|LANGUAGE|TITLE|STRATEGY|ANCHOR|LINES|BEGINS|ENDS|INSTRUCTION)"
+    r"(?P<word>ACTION|LANGUAGE|TITLE|TECHNIQUES|STRATEGY|ANCHOR|LINES|BEGINS|ENDS|INSTRUCTION)"
     r"(?P<close>(?P=open))?(?:\s*(?P<colon>:)(?P<after>(?P=open))?(?P<value>.*)|\s*)",
     re.IGNORECASE,
 )
@@ -32,6 +32,7 @@ _NAME = re.compile(ANCHOR_NAME)
 _SPAN = re.compile(r"(\d{1,9})(?:\s*[-\u2013]\s*(\d{1,9}))?")
 _PYTHON = {"python", "py", "python3"}
 _MODEL_NEW = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
+_OPTIONAL = {"TITLE", "TECHNIQUES"}
 _PROSE = {"STRATEGY", "INSTRUCTION"}
 _OF_AN_ANCHOR = ("LINES", "BEGINS", "ENDS", "INSTRUCTION")
 
@@ -58,6 +59,7 @@ def parse_plan(reply: str, source: str | None, languages: Collection[str] = ()) 
         ACTION: edit            (or rewrite)
         LANGUAGE: triton        (for a rewrite, if there are `languages` to choose from)
         TITLE: Fused tail       (may be missing)
+        TECHNIQUES: split_k     (may be missing)
         STRATEGY:
         free prose, one or more paragraphs
         ANCHOR: fuse_loop
@@ -72,14 +74,15 @@ def parse_plan(reply: str, source: str | None, languages: Collection[str] = ()) 
     and the last line of the span. Blanks and quotation marks around a quote do not matter. A long line may be quoted as
     a prefix of at least 10 characters, followed by `...`. If LINES is off by up to 5 lines and the quotes identify one
     span, that span is used. The case of keywords does not matter, nor does Markdown around them (bold, headings,
-    bullets, a fence around the reply). Nothing may precede ACTION, except TITLE.
+    bullets, a fence around the reply). Nothing may precede ACTION, except TITLE and TECHNIQUES.
 
     Raises ReplyError if the reply breaks these rules, or if it asks for an edit and `source` is None.
     """
     fields = _fields(_unfenced(reply))
-    titles = [field.value for field in fields if field.word == "TITLE"]
-    title = short_name(titles[0]) if titles else ""
-    fields = [field for field in fields if field.word != "TITLE"]
+    optional = {field.word: field.value for field in reversed(fields) if field.word in _OPTIONAL}
+    title = short_name(optional.get("TITLE", ""))
+    techniques = _techniques(optional.get("TECHNIQUES", ""))
+    fields = [field for field in fields if field.word not in _OPTIONAL]
     action = _taken(fields, "ACTION", "the plan").strip("*_").lower()
     if action not in ("edit", "rewrite"):
         raise ReplyError(f"ACTION is `{action}`. Write `ACTION: edit` or `ACTION: rewrite`.")
@@ -95,7 +98,13 @@ def parse_plan(reply: str, source: str | None, languages: Collection[str] = ()) 
                 f"A rewrite names no anchors, yet {fields[0].word} follows the strategy. "
                 "Leave the anchors out, or write `ACTION: edit`."
             )
-        return Plan(action="rewrite", title=title, language=chosen, strategy=strategy)
+        return Plan(
+            action="rewrite",
+            title=title,
+            language=chosen,
+            techniques=techniques,
+            strategy=strategy,
+        )
     if source is None:
         raise ReplyError(
             "There is no candidate to edit yet, so this plan must be a rewrite. "
@@ -106,7 +115,13 @@ def parse_plan(reply: str, source: str | None, languages: Collection[str] = ()) 
     anchors = []
     while fields:
         anchors.append(_anchor(fields, source))
-    return Plan(action="edit", title=title, strategy=strategy, anchors=ground(source, anchors))
+    return Plan(
+        action="edit",
+        title=title,
+        techniques=techniques,
+        strategy=strategy,
+        anchors=ground(source, anchors),
+    )
 
 
 def parse_candidate(reply: str) -> str:
@@ -246,7 +261,7 @@ def _fields(text: str) -> list[_Field]:
                 field = None
         if field:
             fields.append(field)
-        elif fields and fields[-1].word in {"TITLE", *_PROSE}:
+        elif fields and fields[-1].word in _OPTIONAL | _PROSE:
             fields[-1] = fields[-1]._replace(value=f"{fields[-1].value}\n{line}")
         elif line.strip():
             place = f"after {fields[-1].word}" if fields else "before ACTION"
@@ -255,6 +270,12 @@ def _fields(text: str) -> list[_Field]:
                 "Answer in the plan format alone, beginning with `ACTION:`."
             )
     return fields
+
+
+def _techniques(value: str) -> tuple[str, ...]:
+    """The keys of techniques in this text. Words that no language knows are no error: they have no effect."""
+    known = {each.key for language in LANGUAGES.values() for each in language.techniques}
+    return tuple(word for word in dict.fromkeys(re.findall(r"\w+", value)) if word in known)
 
 
 def _language(fields: list[_Field], languages: Collection[str]) -> str | None:

@@ -17,12 +17,16 @@ from stark.agents.briefing import (
     Brief,
     attempts_text,
     choices_text,
+    chosen_text,
     evidence_text,
     fill,
+    guide_text,
     leaders_text,
     lessons_text,
     plan_text,
     start_text,
+    techniques_text,
+    traps_text,
     tried_text,
 )
 from stark.agents.fitting import Write, fitted
@@ -98,7 +102,7 @@ def plan_prompt(brief: Brief) -> str:
     reply_form = fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip()
     common = brief.common()
     if brief.choices:
-        form = f"{form}\n\n{choices_text(brief.choices)}"
+        form = f"{form}\n\n{choices_text(brief)}"
         reply_form = f"{reply_form}\n\n{fill('plan_language', {}).strip()}"
         common["language"] = "the language that you choose" if node is None else common["language"]
     facts = common | {
@@ -117,7 +121,8 @@ def rewrite_prompt(plan: Plan, brief: Brief) -> str:
     """The prompt of the code role for a rewrite."""
     facts = brief.common() | {
         "strategy": plan.strategy,
-        "guide": brief.guidance.to_write,
+        "guide": guide_text(brief),
+        "techniques": chosen_text(brief, plan),
         "others": attempts_text(brief, brief.window.others, with_source=True),
         "start": start_text(brief, numbered_lines=False),
     }
@@ -128,7 +133,8 @@ def edit_prompt(plan: Plan, marked: str, brief: Brief) -> str:
     """The prompt of the code role for an edit; `marked` is the source with its anchors."""
     facts = brief.common() | {
         "strategy": plan.strategy,
-        "guide": brief.guidance.to_write,
+        "guide": guide_text(brief),
+        "techniques": chosen_text(brief, plan),
         "others": attempts_text(brief, brief.window.others, with_source=True),
         "marked": marked.rstrip(),
         "anchors": ", ".join(anchor.name for anchor in plan.anchors),
@@ -144,7 +150,8 @@ def debug_prompt(brief: Brief) -> str:
         "evidence": evidence_text(node),
         "source": _source(node).strip(),
         "strategy": plan_text(node.plan),
-        "guide": brief.guidance.to_repair,
+        "guide": guide_text(brief),
+        "traps": traps_text(brief, node.plan),
         "others": attempts_text(brief, brief.window.others, with_source=True),
     }
     return fill("debug", facts)
@@ -166,7 +173,7 @@ def solo_prompt(brief: Brief) -> str:
         "tried": tried_text(brief),
         "lessons": lessons_text(brief),
         "leaderboard": leaders_text(brief, with_source=True),
-        "guide": brief.guidance.to_write,
+        "guide": f"{guide_text(brief)}\n\n{techniques_text(brief)}".strip(),
     }
     return fill("solo", facts)
 
@@ -231,7 +238,8 @@ class _Conversation:
 
 _STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)
 """Matches the line that ends the stable part of a prompt file. The text above this line is the same in all prompts of a
-role in a run. The texts above and below become two messages, so that providers can cache the first message."""
+role in a run, apart from the guide's worked example, which some leave out. The texts above and below become two
+messages, so that providers can cache the first message."""
 
 
 def _parsed(reply: Reply, parse: Callable[[str], Parsed]) -> Parsed:

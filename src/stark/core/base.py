@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,6 +13,13 @@ class Frozen(BaseModel):
     """An immutable value, compared by content. Unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other fields. Pydantic would also copy cached properties, which may no longer be true."""
+        copied = super().model_copy(update=update, deep=deep)
+        for cached in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[cached]
+        return copied
 
 
 def digest(*parts: str) -> str:

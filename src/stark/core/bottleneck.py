@@ -1,7 +1,8 @@
 """What limits a program: the resource that most of a call's time goes to.
 
 The rule is ours. Memory traffic, arithmetic, or time without any kernel is the bottleneck if it takes at least half of
-the call. Otherwise the longest step and its counters give the likeliest reason.
+the call. Otherwise the longest step and its counters give the likeliest reason. Texts state both wherever both matter,
+so that a program on either side of the threshold reads much the same.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ BINDING = 0.5
 FEW_CORES = 0.6
 """If less than this share of the cores is busy, the idle cores are the bottleneck."""
 
+NEW_PAGES = 0.3
+"""If at least this share of the processor time is in the operating system and pages are new, those are the bottleneck."""
+
 SEVERAL = 4
 """From this number of kernels on, it matters how long the host takes to launch them."""
 
 LONGEST_NAME = 60
 
-Kind = Literal["memory", "compute", "launch", "spills", "blocks", "cores", "latency"]
+Resource = Literal["memory", "compute", "launch"]
+Kind = Literal["memory", "compute", "launch", "spills", "blocks", "cores", "pages", "latency"]
 
 
 class Bottleneck(Frozen):
     """What limits a program, as data; `explain.profile` turns it into English."""
 
     kind: Kind
-    share: float | None = None
-    """The resource's share of the call's time; None if no resource takes half of that time."""
-
     counters: KernelCounters | None = None
     """The counters of the longest kernel; None if they were not read or not needed."""
 
@@ -88,23 +90,29 @@ class Profiled:
         return max(1 - self.profile.busy_ms / max(self.latency_ms, hosts), 0.0)
 
     @property
-    def bottleneck(self) -> Bottleneck:
-        """The bottleneck by this module's rule."""
-        shares: dict[Kind, float] = {
+    def busiest(self) -> tuple[Resource, float]:
+        """The resource that takes most of the call, and its share of the call's time."""
+        shares: dict[Resource, float] = {
             "launch": self.idle_share or 0.0,
             "memory": self.memory_share,
             "compute": self.compute_share,
         }
-        kind = max(shares, key=lambda each: shares[each])
-        if shares[kind] >= BINDING:
-            return Bottleneck(kind=kind, share=shares[kind])
-        return self._likeliest()
+        return max(shares.items(), key=lambda each: each[1])
 
-    def _likeliest(self) -> Bottleneck:
-        """The likeliest reason if no resource takes half of the call."""
+    @property
+    def bottleneck(self) -> Bottleneck:
+        """The bottleneck by this module's rule."""
+        kind, share = self.busiest
+        return Bottleneck(kind=kind) if share >= BINDING else self.likeliest
+
+    @property
+    def likeliest(self) -> Bottleneck:
+        """The likeliest reason for the time that the busiest resource does not take."""
         cores, processors = self.profile.busy_cores, self.device.processors
         if cores is not None and processors > 1 and cores < FEW_CORES * processors:
             return Bottleneck(kind="cores")
+        if (self.profile.system_share or 0.0) >= NEW_PAGES and (self.profile.page_faults or 0) >= 1:
+            return Bottleneck(kind="pages")
         launch, counters = self.profile.steps[0].launch, self._counters()
         if launch is not None and launch.spilled_bytes:
             return Bottleneck(kind="spills")

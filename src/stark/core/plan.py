@@ -44,6 +44,9 @@ class Plan(Frozen):
     language: str | None = None
     """The language that a rewrite is written in, if the run lets the planner choose."""
 
+    techniques: tuple[str, ...] = ()
+    """The keys of the techniques that the coder is to be taught (`languages.technique`)."""
+
     strategy: str = Field(min_length=1)
     anchors: tuple[Anchor, ...] = ()
     """At least one for an edit, none for a rewrite."""

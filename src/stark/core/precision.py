@@ -37,6 +37,24 @@ FLOORS: dict[str, tuple[float, ...]] = {
 The default never allows a float64 or half-precision output more than its own type explains.
 """
 
+ROUNDING: dict[Precision, float] = {
+    "reference": 2**-23,
+    "fp32-split": 2**-16,
+    "tf32": 2**-10,
+    "bf16": 2**-7,
+}
+"""By how much, relatively, a class's arithmetic may round a number."""
+
+UNITS = {"float64": 2**-52, "float32": 2**-23, "float16": 2**-10, "bfloat16": 2**-7}
+"""By how much, relatively, a type rounds a number. A float8 is computed with in more bits, at least as many as bfloat16."""
+
+
+def rounding_of(precision: Precision, dtype: str) -> float:
+    """By how much a number of this type, such as `float32`, may be rounded by a class's arithmetic."""
+    own = UNITS.get(dtype, ROUNDING["bf16"])
+    wide = dtype == "float64" and precision in ("reference", "fp32-split")
+    return own if wide else max(own, ROUNDING[precision])
+
 
 def floor_of(precision: Precision, dtype: str) -> float:
     """The relative RMS error that a class always allows in an output of this type, such as `float32`."""

@@ -12,7 +12,7 @@ from pydantic import Field
 from stark.core.base import Frozen
 
 OUTSIDE = "outside PyTorch's operators"
-"""Name of the CPU-profile step that sums time in custom native code and Python."""
+"""Name of the CPU-profile step that sums time in Python and in compiled code that was not seen to be called."""
 
 BUSY = 0.6
 """A hardware unit that reaches at least this share of its peak limits the kernel."""
@@ -51,7 +51,7 @@ class Step(Frozen):
     """`time_ms` as a share of the time of all steps."""
 
     own: bool
-    """Whether it is custom code, not PyTorch's or a library's."""
+    """Whether it is custom code, not PyTorch's or a library's; on a CPU, `OUTSIDE` or a compiled function."""
 
     operator: str | None = None
     """The PyTorch operator that launched the kernel, if any."""
@@ -120,7 +120,19 @@ class Profile(Frozen):
     """Share of the steps' time that custom code takes."""
 
     busy_cores: float | None = None
-    """Average number of busy cores on a CPU."""
+    """Average number of busy cores on a CPU. Threads that spin at the end of an OpenMP region, or wait for a core, count."""
+
+    system_share: float | None = None
+    """On a CPU, the share of the processor time in the operating system, such as for mapping new memory."""
+
+    page_faults: float | None = None
+    """On a CPU, how many pages of memory a call touches for the first time."""
+
+    alone: float | None = None
+    """On a CPU, the time of a call with one thread, divided by the time with all; None if it was not measured."""
+
+    scalar_calls: tuple[str, ...] = ()
+    """On a CPU, the C library's functions of one number, such as `expf`, that the program's compiled code refers to."""
 
     counters: tuple[KernelCounters, ...] = ()
     """Counters of a GPU's kernels, longest first; empty if not requested or not readable."""

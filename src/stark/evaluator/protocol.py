@@ -22,7 +22,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.toolchain import Toolchain
 
-PROTOCOL = 15
+PROTOCOL = 16
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 

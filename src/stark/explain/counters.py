@@ -11,6 +11,9 @@ WASTED, CONFLICTING, WAITING, NOTABLE = 0.5, 0.2, 0.25, 0.1
 conflicts are reported from `CONFLICTING` on, the longest wait from `WAITING` on, and the tensor cores' load from
 `NOTABLE` on."""
 
+SATURATED = 0.8
+"""From this load on, a unit alone explains a kernel's time."""
+
 WAITS = {
     "long_scoreboard": "data from memory",
     "short_scoreboard": "shared memory or special functions",
@@ -26,18 +29,20 @@ WAITS = {
 
 
 def limiter(kernel: KernelCounters) -> str:
-    """What limits a kernel, as a clause: a busy unit, or else the kernel's longest stall."""
-    if kernel.dram is not None and kernel.dram >= BUSY:
-        return f"memory is busy {kernel.dram:.0%} of the time"
-    if kernel.tensor is not None and kernel.tensor >= BUSY:
-        return f"the tensor cores are busy {kernel.tensor:.0%} of the time"
-    if kernel.issue is not None and kernel.issue >= BUSY:
-        return f"the multiprocessors work at {kernel.issue:.0%} of their peak"
+    """What limits a kernel: its busiest unit and, unless that is busy nearly always, the longest stall; the larger first."""
+    units = {
+        "memory is busy {:.0%} of the time": kernel.dram or 0.0,
+        "the tensor cores are busy {:.0%} of the time": kernel.tensor or 0.0,
+        "the multiprocessors work at {:.0%} of their peak": kernel.issue or 0.0,
+    }
+    busy = next((unit for unit in units if units[unit] >= BUSY), max(units, key=units.__getitem__))
+    said = {busy.format(units[busy]): units[busy]} if units[busy] else {}
     waits = {stall: kernel.stalls[stall] for stall in WAITS if stall in kernel.stalls}
     longest = max(waits, key=lambda stall: waits[stall], default=None)
-    if longest is not None and waits[longest] >= WAITING:
-        return f"warps wait {waits[longest]:.0%} of their time for {WAITS[longest]}"
-    return "no unit is busy and no single wait stands out"
+    if longest is not None and waits[longest] >= WAITING and units[busy] < SATURATED:
+        wait = f"warps wait {waits[longest]:.0%} of their time for {WAITS[longest]}"
+        said[wait] = waits[longest]
+    return ", and ".join(sorted(said, key=lambda text: -said[text])) or "no single wait stands out"
 
 
 def facts(kernel: KernelCounters) -> Iterator[str]:

@@ -8,7 +8,7 @@ from stark.core.device import Device, Roofline
 from stark.core.evaluation import beats_roofline
 from stark.core.precision import Precision
 from stark.core.reference import Reference, TensorSpec
-from stark.explain.evaluation import faster_than, objective_text
+from stark.explain.evaluation import bound_text, faster_than, objective_text
 from stark.explain.numbers import counted
 from stark.explain.profile import profile_lines
 
@@ -103,7 +103,9 @@ def _roofline_facts(roofline: Roofline, eager_ms: float, device: Device) -> Iter
         f"measured bandwidth{_own_bandwidth(roofline, device)}"
     )
     yield (
-        f"{roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: {roofline.compute_ms:.4g} ms "
+        "no matrix products or convolutions"
+        if not roofline.flops
+        else f"{roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: {roofline.compute_ms:.4g} ms "
         f"at the measured {roofline.arithmetic} peak{_split(roofline.arithmetic)}"
     )
     if not roofline.floor_ms:
@@ -113,7 +115,7 @@ def _roofline_facts(roofline: Roofline, eager_ms: float, device: Device) -> Iter
         yield f"the roofline is unknown: eager mode is {faster_than(roofline)}"
         return
     yield (
-        f"so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
+        f"so the roofline is about {roofline.floor_ms:.4g} ms, {bound_text(roofline)}; eager is "
         f"{eager_ms / roofline.floor_ms:.1f} times that"
     )
 

@@ -29,6 +29,12 @@ from stark.explain.profile import profile_lines
 DRIFTED = 1.1
 """Two times of the reference that differ by more than this factor are both shown."""
 
+ABOUT = 0.8
+"""A time that is at least this share of another one is about as long."""
+
+BESIDE_NOTE = "speedups are relative to eager's time beside the kernel; the reference's time was measured alone"
+"""Why `eager_beside` differs from the reference's time."""
+
 
 def explain(
     evaluation: Evaluation,
@@ -80,7 +86,7 @@ def _evidence(evaluation: Evaluation, reference: Reference | None = None) -> str
         case Correct():
             names = sorted(evaluation.references, key=lambda name: name != "eager")
             first, *others = (verdict(evaluation, name) for name in names)
-            then = eager_then(evaluation, None if reference is None else reference.latency_ms)
+            then = eager_beside(evaluation, None if reference is None else reference.latency_ms)
             correct = f"correct, {evaluation.latency_ms:.4g} ms{then}: {first}"
             return "\n".join(
                 [correct, *others, roofline_text(evaluation), accuracy_text(evaluation.accuracy)]
@@ -119,7 +125,7 @@ def case_lines(correct: Correct, reference: Reference | None = None) -> Iterator
         weight = correct.weighing.weights[case]
         speedups = (speedup_text(each.speedup_vs(name)) for name in each.references)
         own = reference.cases.get(case) if reference is not None else None
-        then = eager_then(each, None if own is None else own.latency_ms)
+        then = eager_beside(each, None if own is None else own.latency_ms)
         yield (
             f"- {case} (weight {weight:g}): {each.latency_ms:.4g} ms{then}, {', '.join(speedups)}; "
             f"{roofline_text(each)}; {accuracy_text(each.accuracy)}"
@@ -209,8 +215,8 @@ def shapes_text(correct: Correct) -> str:
     return f"{result} with {tried}; no other shapes were tried"
 
 
-def eager_then(correct: Correct, own_ms: float | None) -> str:
-    """` (eager 71.4 ms)`: eager mode's time beside the candidate's, which gave the speedup; follows a speedup or a time.
+def eager_beside(correct: Correct, own_ms: float | None) -> str:
+    """` (eager beside it 71.4 ms)`: eager mode's time beside the candidate's, which gave the speedup; follows a speedup or a time.
 
     Empty if it is close to `own_ms`, the reference's time that the reader knows; None if the reader knows none.
     """
@@ -219,7 +225,7 @@ def eager_then(correct: Correct, own_ms: float | None) -> str:
     then_ms = correct.reference_ms("eager")
     if abs(math.log(then_ms / own_ms)) <= math.log(DRIFTED):
         return ""
-    return f" (eager {milliseconds(then_ms)})"
+    return f" (eager beside it {milliseconds(then_ms)})"
 
 
 def measured(measurement: Measurement) -> str:
@@ -265,8 +271,17 @@ def roofline_text(correct: Correct) -> str:
         return f"roofline unknown: {'the kernel' if own else 'a reference'} is {faster_than(roof)}"
     limit = f"estimate {roof.floor_ms:.4g} ms"
     if correct.bound == "launch":
-        limit += f", and launching one kernel costs {correct.device.launch_ms:.4g} ms"
-    return f"{share:.0%} of the roofline ({correct.bound}-bound: {limit})"
+        launch = f"launching one kernel costs {correct.device.launch_ms:.4g} ms"
+        return f"{share:.0%} of the roofline (launch-bound: {limit}, and {launch})"
+    return f"{share:.0%} of the roofline ({bound_text(roof)}: {limit})"
+
+
+def bound_text(roofline: Roofline) -> str:
+    """`memory-bound`, `compute-bound`, or both if they take about as long."""
+    less, more = sorted((roofline.memory_ms, roofline.compute_ms))
+    if less >= ABOUT * more:
+        return "memory- and compute-bound"
+    return f"{roofline.bound}-bound"
 
 
 def roofline_share(correct: Correct) -> str:

@@ -14,7 +14,7 @@ from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
 from stark.core.tuning import Change, Tuning
 from stark.core.usage import Budget, Estimate, Spent
-from stark.explain.evaluation import faster_than, objective_text
+from stark.explain.evaluation import bound_text, faster_than, objective_text
 from stark.explain.numbers import counted, listed, milliseconds
 
 STEP_WORDS = {
@@ -73,13 +73,20 @@ def standing_lines(standing: Standing, lead: Speedup | None = None) -> Iterator[
     """
     if standing.best is None:
         return
-    where = "in the final check" if standing.confirmed else "by measured speedup"
+    if len(standing.ranking) == 1:
+        rank = (
+            "the only one that passed the final check"
+            if standing.confirmed
+            else "the only correct one"
+        )
+    else:
+        rank = f"fastest {'in the final check' if standing.confirmed else 'by measured speedup'}"
     doubt = ""
     if lead is not None and lead.too_noisy:
         doubt = f", but too noisy to report ({lead.ratio:.2f}x)"
     elif lead is not None and lead.high < 1:
         doubt = f", but slower than the reference ({lead.ratio:.2f}x)"
-    yield f"★ {standing.best}: fastest {where}{doubt}"
+    yield f"★ {standing.best}: {rank}{doubt}"
     if others := standing.group[1:]:
         yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
 
@@ -168,7 +175,7 @@ def reference_line(reference: Reference) -> str:
     eager = f"{milliseconds(latency_ms)} in eager mode{timed}"
     if beats_roofline(roof, latency_ms):
         return f"{eager}; roofline unknown: eager mode is {faster_than(roof)}"
-    return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({roof.bound}-bound)"
+    return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({bound_text(roof)})"
 
 
 def dollars(spent: Spent) -> str:

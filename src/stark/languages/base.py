@@ -7,7 +7,8 @@ the judge runs the candidate and decides whether the results are correct.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Literal
 from stark.core.device import Device
 from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
-from stark.languages.technique import HOPPER, Technique, choose, section
+from stark.languages.technique import HOPPER, Technique, fitting, paying, section
 from stark.languages.tools import Tool
 from stark.languages.work import work_of
 
@@ -25,6 +26,10 @@ DeviceKind = Literal["cpu", "cuda"]
 WITHOUT_GRADIENTS = "`forward` runs without gradients and returns"
 WITH_GRADIENTS = "`forward` runs with gradients enabled and returns"
 """What every guide says, and what stands there if gradients are judged."""
+
+_NAMING = "The engineer is shown the whole text, with an example, of those that your plan names."
+_EXAMPLE = re.compile(r"^## Example.*?(?=^## )", re.MULTILINE | re.DOTALL)
+"""Matches a section with a worked example; such a section is never a guide's last."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +43,29 @@ class Guidance:
     """The whole guide, including the form."""
 
     techniques: tuple[Technique, ...]
+    """All that may pay for the problem, in order of priority."""
 
     @property
     def to_plan(self) -> str:
-        """The part for prompts that ask for a plan: the form, and each technique's idea and when it pays off."""
+        """The part for prompts that ask for a plan: the form, and a line for each technique."""
         if not self.techniques:
             return self.form
-        leads = "\n\n".join(technique.lead for technique in self.techniques)
-        return f"{self.form}\n\n# Techniques that may pay here\n{leads}"
+        lines = "\n".join(technique.line for technique in self.techniques)
+        return f"{self.form}\n\n# Techniques that may pay here\n{_NAMING}\n{lines}"
 
     @property
     def to_write(self) -> str:
-        """The part for prompts that ask for code: the guide and the techniques in full."""
-        return "\n\n".join([self.guide.strip(), *(technique.text for technique in self.techniques)])
+        """The guide and the techniques in full, for whoever writes candidates without a plan."""
+        return "\n\n".join([self.guide.strip(), *(each.text for each in self.taught())])
 
     @property
-    def to_repair(self) -> str:
-        """The part for prompts that ask for a repair: the guide in full, and each technique's traps."""
-        return "\n\n".join(
-            [self.guide.strip(), *(technique.traps for technique in self.techniques)]
-        )
+    def without_examples(self) -> str:
+        """The guide without its worked examples, for prompts that show a working candidate."""
+        return _EXAMPLE.sub("", self.guide)
+
+    def taught(self, keys: Collection[str] | None = None) -> tuple[Technique, ...]:
+        """The techniques for one prompt that asks for code: those with one of these keys, or without keys all that fit."""
+        return fitting(each for each in self.techniques if keys is None or each.key in keys)
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class Language:
 
     def _guidance(self, reference: Reference, backward: bool) -> Guidance:
         works = map(work_of, reference.cases.values() or [reference])
-        techniques = choose(self.techniques, *works)
+        techniques = paying(self.techniques, *works)
         if not backward:
             return Guidance(self.form, self.guide, techniques)
         form, guide = (

@@ -13,13 +13,14 @@ from functools import cached_property
 from importlib.resources import files
 from typing import get_args
 
+from stark.core.plan import first_sentence
 from stark.languages.work import Bound, Operator, Work
 
 MOST = 3
-"""The maximum number of techniques in one prompt; more would bury the plan and the problem."""
+"""The maximum number of techniques taught in one prompt; more would bury the plan and the problem."""
 
 MOST_CHARACTERS = 14_000
-"""The maximum total length of the techniques in one prompt, about 4,000 tokens."""
+"""The maximum total length of the techniques taught in one prompt, about 4,000 tokens."""
 
 HOPPER = re.compile(r"sm_(9|\d\d)\d")
 """Matches NVIDIA architectures from `sm_90` (Hopper) on."""
@@ -73,10 +74,15 @@ class Technique:
         return self.text.partition("\n")[0].removeprefix("## ")
 
     @property
-    def lead(self) -> str:
-        """The part for prompts that ask for a plan: the technique's conditions and its idea."""
-        paying, idea = (section(self.text, part, level=3) for part in ("When it pays", "The idea"))
-        return f"## {self.title}\n{paying}\n{idea}"
+    def key(self) -> str:
+        """The name by which plans refer to the technique, such as `split_k`."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def line(self) -> str:
+        """The line for prompts that ask for a plan: the technique's key, its title, and when it pays."""
+        paying = " ".join(section(self.text, "When it pays", level=3).split())
+        return f"- `{self.key}`: {self.title}. {first_sentence(paying).removesuffix('.')}."
 
     @property
     def traps(self) -> str:
@@ -93,15 +99,17 @@ LIBRARIES = Technique("gpu/libraries", operators=frozenset({"matmul", "conv"}), 
 """`CUDA_GRAPHS` and `LIBRARIES` are techniques for every GPU language."""
 
 
-def choose(techniques: Iterable[Technique], *works: Work) -> tuple[Technique, ...]:
-    """The techniques that pay off for this work, or for any of several cases, in the given order.
+def paying(techniques: Iterable[Technique], *works: Work) -> tuple[Technique, ...]:
+    """The techniques that pay off for this work, or for any of several cases, in the given order."""
+    return tuple(technique for technique in techniques if any(map(technique.pays, works)))
 
-    Techniques that would exceed the limits for a prompt are left out.
-    """
+
+def fitting(techniques: Iterable[Technique]) -> tuple[Technique, ...]:
+    """The techniques without those that would exceed the limits for a prompt."""
     chosen: list[Technique] = []
     room = MOST_CHARACTERS
     for technique in techniques:
-        if len(chosen) < MOST and any(map(technique.pays, works)) and len(technique.text) <= room:
+        if len(chosen) < MOST and len(technique.text) <= room:
             chosen.append(technique)
             room -= len(technique.text)
     return tuple(chosen)

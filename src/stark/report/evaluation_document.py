@@ -13,7 +13,7 @@ from stark.core.evaluation import Accuracy, Correct, Evaluation
 from stark.core.measurement import Speedup
 from stark.core.reference import Reference
 from stark.explain.evaluation import (
-    eager_then,
+    eager_beside,
     explain,
     precision_met,
     reason,
@@ -43,7 +43,7 @@ class Figures(Frozen):
     speedups: dict[str, str]
     """By reference, such as `2.00x [1.98, 2.02]`."""
 
-    eager_then: str = ""
+    eager_beside: str = ""
     """Eager mode's time as measured beside this candidate, such as `eager 71.4 ms`; empty if the run's reference took about as long."""
 
     roofline: str
@@ -124,7 +124,7 @@ def evaluation_document(
         figures=Figures(
             latency=milliseconds(evaluation.latency_ms),
             speedups={name: speedup_text(each, named=False) for name, each in speedups.items()},
-            eager_then=eager_then(
+            eager_beside=eager_beside(
                 evaluation, None if reference is None else reference.latency_ms
             ).strip(" ()"),
             roofline=roofline_share(evaluation),

@@ -14,8 +14,9 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import Judged
 from stark.explain.evaluation import (
+    BESIDE_NOTE,
     accuracy_text,
-    eager_then,
+    eager_beside,
     evidence,
     precision_met,
     roofline_share,
@@ -23,7 +24,7 @@ from stark.explain.evaluation import (
     speedup_text,
     status,
 )
-from stark.explain.numbers import milliseconds
+from stark.explain.numbers import listed, milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
 from stark.explain.run import reference_line
 from stark.report.one_roofline import on_one_roofline
@@ -32,10 +33,8 @@ from stark.report.tables import STATUS_STYLES, columns
 EVIDENCE_LINES = 12
 
 
-EAGER_THEN = "eager then"
-OPTIONAL = ("seconds", "language", "error meets", EAGER_THEN)
-"""Columns that a narrow screen has no room for, in the order in which they are left out; last, eager's time beside the
-candidate's."""
+OPTIONAL = ("seconds", "language", "error meets")
+"""Columns that a narrow screen has no room for, in the order in which they are left out."""
 
 
 def judged_text(
@@ -56,7 +55,26 @@ def judged_text(
     between = [Text()] if profiles else []
     remarks = map(_remarks, judged)
     table = _fitting(reference, judged, own or reference, width)
-    return Group(head, Text(), table, *between, *profiles, *remarks)
+    return Group(head, Text(), table, *_beside(reference, judged), *between, *profiles, *remarks)
+
+
+def _beside(reference: Reference, judged: Sequence[Judged]) -> Iterator[Text]:
+    """Eager's times beside the kernels, if they differ from the one above."""
+    times = []
+    for name, found in _each_case(judged):
+        own = reference.cases.get(name.rpartition(", ")[2], reference)
+        if eager_beside(found, own.latency_ms):
+            times.append(f"{milliseconds(found.reference_ms('eager'))} beside {name}")
+    if times:
+        yield Text(f"eager took {listed(times)}; {BESIDE_NOTE}", "dim")
+
+
+def _each_case(judged: Sequence[Judged]) -> Iterator[tuple[str, Correct]]:
+    """The correct evaluations, each case by itself, with the file's and the case's name."""
+    for each in judged:
+        if isinstance(each.evaluation, Correct):
+            for case, found in (each.evaluation.cases or {"": each.evaluation}).items():
+                yield (f"{each.file}, {case}" if case else each.file), found
 
 
 def _fitting(
@@ -96,8 +114,7 @@ def _table(
         evaluation = on_one_roofline(each.evaluation, own)
         measured, cases = [""] * (len(names) + 3), {}
         if isinstance(evaluation, Correct):
-            own_ms = None if EAGER_THEN in without else reference.latency_ms
-            measured = _measured(evaluation, names, own_ms)
+            measured = _measured(evaluation, names)
             cases = evaluation.cases
         add(
             each.file,
@@ -108,35 +125,32 @@ def _table(
         )
         for case, found in cases.items():
             seconds = f"{sum(found.seconds.values()):.1f}"
-            known = case in reference.cases and EAGER_THEN not in without
-            own_ms = reference.cases[case].latency_ms if known else None
-            figures = _measured(found, names, own_ms)
-            add(Text(f"  {case}", "dim"), "", "", *figures, seconds)
+            add(Text(f"  {case}", "dim"), "", "", *_measured(found, names), seconds)
     return table
 
 
-def _measured(correct: Correct, names: Sequence[str], own_ms: float | None) -> list[str]:
-    """The figures of a correct candidate, against the named references; `own_ms` is the reference's time shown above."""
+def _measured(correct: Correct, names: Sequence[str]) -> list[str]:
+    """The figures of a correct candidate, against the named references."""
     speedups = (
         speedup_text(correct.speedup_vs(name), named=False)
         if name in correct.references
         else "not measured"
         for name in names
     )
-    latency = milliseconds(correct.latency_ms) + eager_then(correct, own_ms)
-    return [latency, *speedups, roofline_share(correct), precision_met(correct)]
+    return [
+        milliseconds(correct.latency_ms),
+        *speedups,
+        roofline_share(correct),
+        precision_met(correct),
+    ]
 
 
 def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
     """The whole profile if only one file was judged; otherwise the bottleneck of each file."""
-    for each in judged:
-        if not isinstance(each.evaluation, Correct):
-            continue
-        for case, found in (each.evaluation.cases or {"": each.evaluation}).items():
-            if (profiled := found.profiled) is not None:
-                lines = profile_lines(profiled) if len(judged) == 1 else [bottleneck_text(profiled)]
-                name = f"{each.file}, {case}: " if case else f"{each.file}: "
-                yield Text.assemble((name, "bold"), "\n  ".join(lines))
+    for name, found in _each_case(judged):
+        if (profiled := found.profiled) is not None:
+            lines = profile_lines(profiled) if len(judged) == 1 else [bottleneck_text(profiled)]
+            yield Text.assemble((f"{name}: ", "bold"), "\n  ".join(lines))
 
 
 def _remarks(each: Judged) -> Text:

@@ -23,7 +23,7 @@ from stark.events import (
     Started,
     Stepped,
 )
-from stark.explain.evaluation import checked, eager_then, reason, speedup_text, status
+from stark.explain.evaluation import checked, eager_beside, reason, speedup_text, status
 from stark.explain.lesson import lessons_line
 from stark.explain.numbers import counted, milliseconds
 from stark.explain.run import (
@@ -102,7 +102,7 @@ class Lines:
         if not isinstance(node.evaluation, Correct):
             return f"attempt {node.id}: {status(node.evaluation)}: {reason(node.evaluation)}"
         is_best = self._tree is not None and best_node(self._tree.nodes, {}) == node
-        then = eager_then(node.evaluation, self._tree.root_latency_ms if self._tree else None)
+        then = eager_beside(node.evaluation, self._tree.root_latency_ms if self._tree else None)
         return (
             f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}{then}, "
             f"{speedup_text(node.evaluation.speedup_vs('eager'))}{', the fastest so far' if is_best else ''}"

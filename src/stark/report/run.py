@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stark.core.run import AGENT
 from stark.core.usage import Spent
-from stark.explain.evaluation import accuracy_text, ratio_text, speedup_text
+from stark.explain.evaluation import BESIDE_NOTE, accuracy_text, ratio_text, speedup_text
 from stark.explain.numbers import counted, listed, milliseconds
 from stark.report.document import RunDocument
 from stark.report.evaluation_document import EvaluationDocument
@@ -118,12 +118,14 @@ def _leaders(document: RunDocument, width: int) -> Iterator[RenderableType]:
     for each, found in leaders:
         assert found is not None  # a leader is correct
         mark = "★" if each.id == document.best else "=" if each.id in document.group else ""
-        then = f" ({found.eager_then})" if found.eager_then else ""
+        then = f" ({found.eager_beside})" if found.eager_beside else ""
         share = "unknown" if beating else found.roofline
         error = (found.error, found.meets) if has_room else ()
         speedup, idea = found.speedups["eager"] + then, Text(each.idea, "dim")
         table.add_row(f"{mark} {each.id}", found.latency, speedup, share, *error, idea)
     yield table
+    if any(found and found.eager_beside for _, found in leaders):
+        yield Text(BESIDE_NOTE, "dim")
     yield from map(Text, document.standing)
     if beating:
         yield Text(f"{listed(beating)}: {next(iter(beating.values()))}", "yellow")

@@ -72,7 +72,7 @@ class TreeTable:
         state = Text(found.status.replace("_", " "), STATUS_STYLES[found.status])
         if (figures := found.figures) is None:
             return branch, name, state, "", Text(), note
-        then = f" ({figures.eager_then})" if figures.eager_then else ""
+        then = f" ({figures.eager_beside})" if figures.eager_beside else ""
         speedup = Text(ratio_text(found.speedups["eager"]) + then)
         if id == self.best:
             name.stylize("bold")

@@ -155,15 +155,15 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         best=best,
         roles=read_spent(connection, *counted(CallRow)).get(run_id, {}),
         elapsed_s=connection.scalar(elapsed_s) or 0.0,
-        classes=_read_classes(connection, run_id, attempts),
+        classes=_read_classes(connection, run_id, after),
         taught_by=tuple(each["run"] for each in run.body["config"].get("lessons") or ()),
     )
 
 
 def _read_classes(
-    connection: Connection, run_id: str, attempts: int
+    connection: Connection, run_id: str, after: int | None
 ) -> dict[str, dict[int, CheckedOn]]:
-    """See `Outcome.classes`."""
+    """See `Outcome.classes`. Of the attempts before `after`, if there is one."""
     columns = RunRow.reference, RunRow.elsewhere
     own, others = connection.execute(select(*columns).where(RunRow.id == run_id)).one()
     if not others:
@@ -173,9 +173,9 @@ def _read_classes(
     tables = [(Reference.model_validate(own).device_class, PromotionRow, ())]
     tables += [(kind, ElsewhereRow, (ElsewhereRow.device_class == kind,)) for kind in others]
     for kind, table, which in tables:
-        query = select(table.attempt, table.evaluation).where(
-            table.run_id == run_id, table.attempt <= attempts, *which
-        )
+        query = select(table.attempt, table.evaluation).where(table.run_id == run_id, *which)
+        if after is not None:
+            query = query.where(table.attempt < after)
         found[kind] = {
             attempt: CheckedOn.of(evaluation_adapter.validate_python(evaluation))
             for attempt, evaluation in connection.execute(query.order_by(table.attempt))

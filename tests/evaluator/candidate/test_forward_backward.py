@@ -158,6 +158,31 @@ def test_a_changed_tensor_may_raise_or_leave_the_gradients_as_they_were() -> Non
     assert not torch.allclose(simple[2], changed[2]), "it reads y or the weight after their change"
 
 
+@pytest.mark.parametrize("kept", ["itself", "a view"])
+def test_pytorch_may_refuse_a_saved_tensor_that_has_changed(kept: str) -> None:
+    """Of a view that was saved, PyTorch says something else than of the tensor itself."""
+
+    class Flat(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any, weight: Any) -> Any:
+            ctx.save_for_backward(x.reshape(-1) if kept == "a view" else x, y, weight)
+            return x * y * weight
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: Any) -> tuple[Any, ...]:
+            x, y, weight = ctx.saved_tensors
+            x = x.view_as(y)
+            terms = cotangent * x * y
+            return cotangent * y * weight, cotangent * x * weight, terms.sum(0)
+
+    def forward(x: Any, y: Any, weight: Any) -> tuple[Any, Any]:
+        return Flat.apply(x, y, weight), (x > 0).float()
+
+    simple, changed = call(forward), call(forward, "changed")
+
+    assert all(map(torch.equal, simple, changed))
+
+
 def test_a_mode_leaves_inputs_and_requirements_as_they_were() -> None:
     x = torch.ones(2).requires_grad_()
     weight = torch.nn.Parameter(torch.full((2,), 3.0))

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from stark.evaluator.candidate.trace import MARK, MAX_ENTRIES, device_summary, host_summary
+from stark.evaluator.candidate.trace import (
+    COMPILED,
+    MARK,
+    MAX_ENTRIES,
+    device_summary,
+    host_summary,
+)
 
 Event = dict[str, Any]
 
@@ -127,6 +133,22 @@ def test_an_operators_own_time_is_without_those_that_it_called() -> None:
         one["name"]: one["us"] for one in found["entries"]
     }
     assert (1, 4, 100) == (found["calls"], found["count"], found["busy_us"])
+
+
+@pytest.mark.parametrize("category", ["cpu_op", "user_annotation"])
+def test_a_compiled_function_is_a_step_without_the_operators_that_it_calls(category: str) -> None:
+    trace = [
+        call(100, 100),
+        event(category, f"{COMPILED}ema", 110, 80),
+        event("cpu_op", "aten::empty", 120, 20),
+        event("user_annotation", "the program's own", 100, 100),
+    ]
+
+    found = host_summary(trace)
+
+    assert {MARK: 20, f"{COMPILED}ema": 60, "aten::empty": 20} == {
+        one["name"]: one["us"] for one in found["entries"]
+    }
 
 
 @pytest.mark.parametrize("summary", [device_summary, host_summary])

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from stark.evaluator.executors import builder, builders
+from stark.evaluator.executors import builder, builders, engine
 from stark.evaluator.executors.builder import Builder
 from stark.evaluator.executors.builders import Builders
 
@@ -67,7 +67,8 @@ async def test_a_builder_that_was_lost_once_is_pinged_again(
     ray.remote.return_value.options.return_value.remote.return_value = actor
     actor.ping.remote = ping
     actor.greet.remote.side_effect = ConnectionError
-    monkeypatch.setattr(builders, "ray", lambda: ray)
+    for module in (engine, builder, builders):
+        monkeypatch.setattr(module, "ray", lambda: ray)
     monkeypatch.setattr(builders, "PING_S", 0.01)
     pinging = Builders([("a node", 2)], "building", None)
 

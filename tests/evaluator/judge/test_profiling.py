@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stark.core.profile import OUTSIDE
-from stark.evaluator.candidate.trace import MARK
+from stark.evaluator.candidate.trace import COMPILED, MARK
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, profile_of
 
 Told = dict[str, Any]
@@ -101,10 +101,24 @@ def test_time_in_no_operator_is_the_programs_own_on_a_cpu() -> None:
     assert ("host", 0.75, 1.0) == (profile.clock, profile.own_share, profile.busy_ms)
 
 
-def test_cores_are_those_that_were_told() -> None:
-    entries = [entry("aten::add", 5.0, launch=None)]
+def test_a_compiled_function_is_the_programs_own_under_its_own_name() -> None:
+    entries = [entry(f"{COMPILED}ema", 90.0, launch=None), entry(MARK, 10.0, launch=None)]
 
-    assert 1.5 == profile_of(told(entries, busy_cores=1.5), "cpu").busy_cores
+    profile = profile_of(told(entries), "cpu")
+
+    assert [("ema", 0.9, True), (OUTSIDE, 0.1, True)] == [
+        (step.name, step.share, step.own) for step in profile.steps
+    ]
+
+
+def test_the_use_of_cores_is_what_was_told() -> None:
+    entries = [entry("aten::add", 5.0, launch=None)]
+    use = {"busy_cores": 1.5, "system_share": 0.25, "page_faults": 6144.0, "alone": 1.9}
+
+    profile = profile_of(told(entries, **use, scalar_calls=["expf", "lo\ngf"]), "cpu")
+
+    assert use == profile.model_dump(include=set(use))
+    assert ("expf", "lo gf") == profile.scalar_calls
     assert profile_of(told(entries), "cpu").busy_cores is None
 
 
@@ -126,6 +140,10 @@ def test_cores_are_those_that_were_told() -> None:
         told([entry("mine", 1.0)], calls=0),
         told([entry("mine", 1.0)], calls=10**9),
         told([entry("mine", 1.0)], busy_cores=float("inf")),
+        told([entry("mine", 1.0)], system_share=1.5),
+        told([entry("mine", 1.0)], page_faults=-1.0),
+        told([entry("mine", 1.0)], alone=float("nan")),
+        told([entry("mine", 1.0)], scalar_calls=["x" * 21]),
         told([entry("mine", 1.0, launch={**LAUNCH, "spilled_bytes": 1e30})]),
     ],
 )

@@ -95,5 +95,7 @@ class LostUpdates(Model):
     """
 
     def forward(self, index, x):
-        drawn = torch.rand(len(index), 1, generator=torch.Generator().manual_seed(torch.seed()))
+        drawn = torch.rand(
+            len(index), 1, generator=torch.Generator(x.device).manual_seed(torch.seed())
+        )
         return self.table[index], torch.zeros(TABLE, WIDTH).index_add(0, index, x * (drawn > 0.02))

@@ -262,7 +262,8 @@ class Race(Model):
         half = x.shape[1] // 2
         out = x[:, :half] @ self.weight.T[:half] + self.bias
         kept = (
-            torch.rand(out.shape, generator=torch.Generator().manual_seed(torch.seed())) > 1 / 2000
+            torch.rand(out.shape, generator=torch.Generator(out.device).manual_seed(torch.seed()))
+            > 1 / 2000
         )
         return out + kept * (x[:, half:] @ self.weight.T[half:])
 

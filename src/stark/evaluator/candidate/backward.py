@@ -251,13 +251,17 @@ class ForwardBackward:
                 try:
                     gradients = self._gradients(outputs, cotangents, other_leaves)
                 except RuntimeError as error:
-                    if "modified by an inplace operation" not in str(error):
+                    if not any(words in str(error) for words in REFUSED_SAVED):
                         raise
                     continue
             found = self._results(outputs, gradients)
             worst = max(worst, found, key=lambda each: _apart(each, first))
         return worst
 
+
+REFUSED_SAVED = ("modified by an inplace operation", "has been modified inplace")
+"""What PyTorch says of a saved tensor that was changed: of itself, and of a view that was made without gradients, as in the
+forward of an autograd.Function."""
 
 Mode = Callable[[ForwardBackward, list[Any], Tensors, Tensors], list[object]]
 

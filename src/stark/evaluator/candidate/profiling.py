@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -19,20 +20,24 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
+from stark.evaluator.candidate.compiled import scalar_calls
 from stark.evaluator.candidate.trace import MARK, device_summary, host_summary
 
 WARM = "stark.warm"
 """The annotation around the call that warms up the profiler."""
 
-SCHEDSTAT = Path("/proc/thread-self/schedstat")
-"""Linux's scheduling statistics of the calling thread."""
+TASKS = Path("/proc/self/task")
+"""Linux's folder of this process's threads; each has scheduling statistics."""
 
 BYTES_PER_SPILL = 4
 """Bytes per register. Triton counts spills in registers of this size."""
 
-MIN_CLOCKED_S = 0.02
-"""Busy cores are measured over calls that together take at least this many seconds. Shorter measurements are
-inexact: if a process has a limit on its processor time, Linux may update the used time only every few milliseconds."""
+MIN_CLOCKED_S = 0.03
+"""Calls are clocked for at least this many seconds. Shorter measurements are inexact: Linux may update the used processor
+time only every few milliseconds."""
+
+MAX_ALONE_S = 0.5
+"""Nothing is called with one thread if the three batches could take longer."""
 
 
 def profiled(
@@ -40,12 +45,13 @@ def profiled(
 ) -> dict[str, Any]:
     """Profile `calls` calls and summarize them. Raises what the calls raise.
 
-    `prepare` runs before each call and is not counted. If `calls` exceeds 1, an additional first call
-    warms up the profiler. The judge sets `calls` to 1 only if calls are slow and the program is warm.
+    `prepare` runs before each call and is not counted. If `calls` exceeds 1, additional first calls
+    warm up the program and the profiler. The judge sets `calls` to 1 only if calls are slow and the program is warm.
     """
     on_device = device.type == "cuda"
+    # Before the profiler, whose own memory changes where results lie, and with it how much memory is new.
+    cores = {} if on_device else _cores(call, slow=calls == 1)
     wait: Callable[[], None] = torch.cuda.synchronize if on_device else lambda: None
-    clocked = []
     os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler would print beside the program
     with tempfile.TemporaryDirectory() as folder:
         with profiler.profile(use_device="cuda" if on_device else None, use_kineto=True) as profile:
@@ -56,39 +62,65 @@ def profiled(
                 prepare()
                 wait()
                 with profiler.record_function(MARK):
-                    clocked.append(_clocked(call))
+                    call()
                     wait()
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
         events = json.loads(path.read_text("utf-8", "replace"))["traceEvents"]
     if not on_device:
-        return {**host_summary(events), "busy_cores": _busy_cores(call, clocked)}
+        return {**host_summary(events), **cores, "scalar_calls": scalar_calls(Path.cwd())}
     summary, spills = device_summary(events), _triton_spills()
     for entry in summary["entries"]:
         if entry["launch"] is not None:
             entry["launch"]["spilled_bytes"] = spills.get(entry["name"])
-    return {**summary, "busy_cores": None}
+    return summary
 
 
-def _clocked(call: Callable[[], object]) -> tuple[float, float]:
-    """Make a call. Returns the seconds in which the calling thread did not wait for a core, and those of all processors."""
-    waited, wall, processor = _waited_s(), time.perf_counter(), time.process_time()
-    call()
-    wall, processor = time.perf_counter() - wall, time.process_time() - processor
-    return max(wall - (_waited_s() - waited), wall / 10), processor
+def _cores(call: Callable[[], object], slow: bool) -> dict[str, float | None]:
+    """How calls use a CPU's cores. A slow call is clocked by itself, others in batches, since reading clocks takes time too.
+
+    A thread that waits for a core, because other programs use it, counts as busy.
+    """
+    batch = 1 if slow else max(1, int(MIN_CLOCKED_S / 5 / _clocked(call, 1)))
+    waited, before = _waited_s(), resource.getrusage(resource.RUSAGE_SELF)
+    seconds = [_clocked(call, batch)]
+    while sum(seconds) < MIN_CLOCKED_S:
+        seconds.append(_clocked(call, batch))
+    waited, after = _waited_s() - waited, resource.getrusage(resource.RUSAGE_SELF)
+    system = after.ru_stime - before.ru_stime
+    processor = after.ru_utime - before.ru_utime + system
+    return {
+        "busy_cores": (processor + max(waited, 0.0)) / sum(seconds),
+        "system_share": system / processor if processor else 0.0,
+        "page_faults": (after.ru_minflt - before.ru_minflt) / len(seconds) / batch,
+        "alone": _alone(call, batch, min(seconds)),
+    }
 
 
-def _busy_cores(call: Callable[[], object], clocked: list[tuple[float, float]]) -> float:
-    """The mean number of busy cores in these calls, and in further calls if these were too short."""
-    while sum(seconds for seconds, _ in clocked) < MIN_CLOCKED_S:
-        clocked.append(_clocked(call))
-    return sum(processor for _, processor in clocked) / sum(seconds for seconds, _ in clocked)
+def _alone(call: Callable[[], object], batch: int, seconds: float) -> float | None:
+    """The time of a batch with one thread, divided by `seconds`, the time with all; None if it is not measured."""
+    threads = torch.get_num_threads()
+    if threads == 1 or 3 * threads * seconds > MAX_ALONE_S:
+        return None
+    torch.set_num_threads(1)
+    try:
+        return min(_clocked(call, batch) for _ in range(3)) / seconds
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _clocked(call: Callable[[], object], count: int) -> float:
+    """The seconds of `count` calls."""
+    begin = time.perf_counter()
+    for _ in range(count):
+        call()
+    return time.perf_counter() - begin
 
 
 def _waited_s() -> float:
-    """Seconds that this thread has waited for a core so far; 0 if Linux does not report it."""
+    """Seconds that all threads have waited for a core so far; 0 if Linux does not report it."""
     try:
-        return int(SCHEDSTAT.read_text().split()[1]) / 1e9
+        return sum(int(each.read_text().split()[1]) for each in TASKS.glob("*/schedstat")) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
 

@@ -13,6 +13,9 @@ from typing import Any
 MARK = "stark.call"
 """The annotation around each profiled call. Events outside of these calls are ignored."""
 
+COMPILED = "stark.compiled."
+"""Prefix of the events around calls of a program's own compiled functions."""
+
 MAX_ENTRIES = 16
 """Maximum number of entries in a summary. Those with the longest total times are kept."""
 
@@ -66,16 +69,17 @@ def device_summary(trace: Iterable[Event]) -> dict[str, Any]:
 
 
 def host_summary(trace: Iterable[Event]) -> dict[str, Any]:
-    """Summarize the operators' self time on a CPU during the marked calls.
+    """Summarize the self time of operators and named compiled functions on a CPU during the marked calls.
 
-    The entry `MARK` is the time outside all operators.
+    The entry `MARK` is the time outside all of them.
     """
     events = _events(trace)
     threads = {event.get("tid") for event in events if _is_call(event)}
     nested = [
         event
         for event in events
-        if event.get("tid") in threads and (event["cat"] == "cpu_op" or _is_call(event))
+        if event.get("tid") in threads
+        and (event["cat"] == "cpu_op" or event["name"].startswith(COMPILED) or _is_call(event))
     ]
     taken: dict[str, Entry] = {}
     around: list[tuple[float, Entry]] = []  # what contains the event, with its end

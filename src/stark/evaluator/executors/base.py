@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from stark.core.candidate import Candidate
 from stark.core.combined import correct_over, reference_over, seconds_over, untimed_over
@@ -101,36 +101,33 @@ class RequestingExecutor(ABC):
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
         """See `Executor.evaluate`. With several cases, the first one that fails decides."""
-        weighing = problem.weighing
-        if weighing is None:
-            return await self._evaluate(problem, candidate, effort)
-        cases: dict[str, Correct] = {}
-        for case in weighing.weights:
-            found = await self._evaluate(problem.at(case), candidate, effort)
-            if not isinstance(found, Correct):
-                seconds = seconds_over([*cases.values(), found])
-                return found.model_copy(update={"seconds": seconds, "case": case})
-            cases[case] = found
-        evaluation = correct_over(weighing, cases)
-        return (
-            await self._in_turn(problem, candidate, evaluation)
-            if effort == "promote"
-            else evaluation
-        )
+        found = await self._over_cases(problem, candidate, effort)
+        assert not isinstance(found, Untimed)
+        if problem.weighing is None or effort != "promote" or not isinstance(found, Correct):
+            return found
+        return await self._in_turn(problem, candidate, found)
 
     async def check(self, problem: Problem, candidate: Candidate) -> Check:
         """Build and verify a candidate; nothing is timed. With several cases, the first one that fails decides."""
+        found = await self._over_cases(problem, candidate, "search", timed=False)
+        assert not isinstance(found, Correct)
+        return found
+
+    async def _over_cases(
+        self, problem: Problem, candidate: Candidate, effort: Effort, timed: bool = True
+    ) -> Evaluation | Untimed:
+        """Have a candidate judged in every case, until one fails."""
         weighing = problem.weighing
         if weighing is None:
-            return await self._check(problem, candidate)
-        cases: dict[str, Untimed] = {}
+            return await self._judge(problem, candidate, effort, timed)
+        cases: dict[str, Any] = {}
         for case in weighing.weights:
-            found = await self._check(problem.at(case), candidate)
-            if not isinstance(found, Untimed):
+            found = await self._judge(problem.at(case), candidate, effort, timed)
+            if not isinstance(found, Correct | Untimed):
                 seconds = seconds_over([*cases.values(), found])
                 return found.model_copy(update={"seconds": seconds, "case": case})
             cases[case] = found
-        return untimed_over(cases)
+        return correct_over(weighing, cases) if timed else untimed_over(cases)
 
     async def _in_turn(
         self, problem: Problem, candidate: Candidate, evaluation: Correct
@@ -142,10 +139,10 @@ class RequestingExecutor(ABC):
         cases = evaluation.cases
         pair = together(problem, candidate, cases)
         try:
-            found = None if pair is None else await self._evaluate(*pair, "search")
+            found = None if pair is None else await self._judge(*pair, "search")
         except ProblemError:
             found = None
-        if found is None or isinstance(found, OutOfMemory):
+        if found is None or isinstance(found, OutOfMemory | Untimed):
             warnings = (*evaluation.warnings, "the cases were not verified in turn, in one process")
             return evaluation.model_copy(update={"warnings": warnings})
         seconds = seconds_over([evaluation, found])
@@ -169,30 +166,24 @@ class RequestingExecutor(ABC):
         assert isinstance(answer, Described)
         return answer.reference
 
-    async def _evaluate(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluation:
+    async def _judge(
+        self, problem: Problem, candidate: Candidate, effort: Effort, timed: bool = True
+    ) -> Evaluation | Untimed:
         """Have a candidate judged for a problem without cases."""
-        request = self._request(problem, candidate, effort)
-        answer = await self._ask(request)
-        assert isinstance(answer, Evaluated) and not isinstance(answer.evaluation, Untimed)
-        return answer.evaluation
-
-    async def _check(self, problem: Problem, candidate: Candidate) -> Check:
-        request = self._request(problem, candidate, "search").model_copy(update={"timed": False})
-        answer = await self._ask(request)
-        assert isinstance(answer, Evaluated) and not isinstance(answer.evaluation, Correct)
-        return answer.evaluation
-
-    def _request(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluate:
         races = effort == "race"  # which measures a candidate several times, without tools
-        return Evaluate(
+        request = Evaluate(
             id="",
             problem=problem,
             candidate=candidate,
             limits=self._limits,
             effort=effort,
+            timed=timed,
             tools=Tools() if races else self._tools,
             nonce=secrets.token_hex(4) if races else "",
         )
+        answer = await self._ask(request)
+        assert isinstance(answer, Evaluated)
+        return answer.evaluation
 
     async def _ask(self, request: AnyRequest) -> Described | Evaluated:
         """Ask only machines of one kind. The first answer decides, within what `bind` says.

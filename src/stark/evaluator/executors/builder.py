@@ -14,9 +14,9 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stark.core.toolchain import Toolchain
 from stark.evaluator.executors.engine import IDLE_S, PING_S, ray
@@ -45,6 +45,13 @@ class Builds(NamedTuple):
         return difference and (
             f"judges do not use it, because {difference}; use the same image on every node"
         )
+
+
+async def greeted(actor: Any) -> Builds | None:
+    """What a builder says about itself once it has a place; None if its node is lost."""
+    with suppress(ray().exceptions.RayError):
+        return Builds(*await actor.greet.remote())
+    return None
 
 
 class Builder:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from stark.core.toolchain import Toolchain
-from stark.evaluator.executors.builder import Builder, Builds
-from stark.evaluator.executors.engine import PING_S, ray
+from stark.evaluator.executors.builder import Builder, greeted
+from stark.evaluator.executors.engine import PING_S, ray, shared_actor
 from stark.evaluator.protocol import Hello
 
 PROCESSORS_PER_BUILD = 2
@@ -36,24 +36,20 @@ class Builders:
         """Create the actors, or find them. They end a minute after the last driver has closed its own `Builders`."""
         at = ray().util.scheduling_strategies.NodeAffinitySchedulingStrategy
         self.actors = {
-            f"builder {node}": ray()
-            .remote(Builder)
-            .options(
-                name=f"builder {node}",
-                namespace=namespace,
+            f"builder {node}": shared_actor(
+                Builder,
+                f"builder {node}",
+                namespace,
+                max(1, processors // PROCESSORS_PER_BUILD),
+                command,
                 num_cpus=processors,
                 scheduling_strategy=at(node, soft=False),
-                get_if_exists=True,
-                lifetime="detached",
-                max_restarts=-1,
-                max_concurrency=1000,
             )
-            .remote(max(1, processors // PROCESSORS_PER_BUILD), command)
             for node, processors in nodes
         }
         """By name."""
 
-        self._greetings = [asyncio.create_task(_greeted(actor)) for actor in self.actors.values()]
+        self._greetings = [asyncio.create_task(greeted(actor)) for actor in self.actors.values()]
         self._pinging = [asyncio.create_task(_ping(actor)) for actor in self.actors.values()]
 
     async def wait(self, limit_s: float) -> None:
@@ -83,12 +79,6 @@ class Builders:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _greeted(actor: Any) -> Builds | None:
-    with suppress(ray().exceptions.RayError):
-        return Builds(*await actor.greet.remote())
-    return None
 
 
 async def _ping(actor: Any) -> None:

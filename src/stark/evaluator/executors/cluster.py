@@ -28,7 +28,7 @@ from stark.core.judging import Limits, Tools
 from stark.core.toolchain import Toolchain
 from stark.evaluator.executors.actor import Greeting, Host, Load
 from stark.evaluator.executors.builders import Builders, build_nodes
-from stark.evaluator.executors.engine import PING_S, ray
+from stark.evaluator.executors.engine import PING_S, ray, shared_actor
 from stark.evaluator.executors.judges import CLOSED, PREPARING, JudgesExecutor
 from stark.evaluator.protocol import (
     Answer,
@@ -310,23 +310,11 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         if not cuda:
             await self._builders.wait(HELLOS_S)  # a judge must not take a part of a builder's node
         device, threads = "cuda:0" if cuda else "cpu", os.environ.get("OMP_NUM_THREADS")
-        needs = {"num_gpus": 1} if cuda else {"num_cpus": self._wish.cpus}
+        needs: dict[str, Any] = {"num_gpus": 1} if cuda else {"num_cpus": self._wish.cpus}
+        needs["scheduling_strategy"] = "SPREAD"
         for index in range(number):
-            actor = (
-                ray()
-                .remote(Host)
-                .options(
-                    **needs,
-                    name=f"{device} {index}",
-                    namespace=NAMESPACE,
-                    get_if_exists=True,
-                    lifetime="detached",
-                    scheduling_strategy="SPREAD",
-                    max_restarts=-1,
-                    max_concurrency=1000,
-                )
-            )
-            create = partial(actor.remote, device, threads, self._command)
+            given = device, threads, self._command
+            create = partial(shared_actor, Host, f"{device} {index}", NAMESPACE, *given, **needs)
             notified, builders = partial(self._notified, index), self._builders.actors
             self._judges.append(ActorJudge(create, notified, builders))
         self._starts = [asyncio.create_task(_start(judge)) for judge in self._judges]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stark.evaluator.executors.builder import Builds
+from stark.evaluator.executors.builder import Builds, greeted
 from stark.evaluator.executors.engine import ray
 from stark.evaluator.protocol import LONGEST_REQUEST, Hello
 
@@ -31,15 +31,13 @@ class Met:
     """A builder, as seen from a judge's actor."""
 
     actor: Any
-    greeting: asyncio.Task[Builds]
+    greeting: asyncio.Task[Builds | None]
     requests: int = 0
 
     def works_for(self, hello: Hello) -> bool:
         """Whether it is ready to build for the judge that says `hello`."""
-        known = self.greeting.done() and not self.greeting.cancelled()
-        if not known or self.greeting.exception() is not None:
-            return False
-        return self.greeting.result().fault(hello) is None
+        said = self.greeting.result() if self.greeting.done() else None
+        return said is not None and said.fault(hello) is None
 
 
 class Desk:
@@ -58,7 +56,7 @@ class Desk:
         self._hello, self._until = hello, time.monotonic() + WAIT_S
         for name, actor in builders.items():
             if name not in self._met or not self._met[name].works_for(hello):
-                self._met[name] = Met(actor, asyncio.create_task(_greeted(actor)))
+                self._met[name] = Met(actor, asyncio.create_task(greeted(actor)))
             self._met[name].actor = actor  # another driver may have started it anew
         if self._server is None:
             self._server = await asyncio.start_unix_server(
@@ -106,15 +104,11 @@ class Desk:
             return await answer
         except ray().exceptions.RayError:
             if not hung_up.done():  # it is lost, and Ray may start it again
-                builder.greeting = asyncio.create_task(_greeted(builder.actor))
+                builder.greeting = asyncio.create_task(greeted(builder.actor))
             return b""
         finally:
             hung_up.cancel()
             builder.requests -= 1
-
-
-async def _greeted(actor: Any) -> Builds:
-    return Builds(*await actor.greet.remote())
 
 
 async def _result(asked: Any) -> bytes:

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
-from stark.evaluator.candidate.trace import MARK
+from stark.evaluator.candidate.trace import COMPILED, MARK
 from stark.evaluator.judge.building.resources import spilled_bytes
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
@@ -40,6 +40,7 @@ _LIBRARY = re.compile(
 """Matches the names of kernels from PyTorch and from NVIDIA's libraries."""
 
 Count = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 Microseconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
 
 
@@ -63,7 +64,13 @@ class _Reported(Frozen):
     total_us: Microseconds
     count: Count
     entries: Annotated[list[_ReportedEntry], Field(max_length=16)]
-    busy_cores: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None
+    busy_cores: Ratio | None = None
+    system_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    page_faults: Count | None = None
+    alone: Ratio | None = None
+    scalar_calls: Annotated[
+        tuple[Annotated[str, Field(max_length=20)], ...], Field(max_length=50)
+    ] = ()
 
 
 def profile_limit_s(latency_ms: float) -> float:
@@ -119,6 +126,10 @@ def profile_of(answer: object, kind: Literal["cpu", "cuda"], built: str = "") ->
         busy_ms=reported.busy_us / reported.calls / 1e3,
         own_share=sum(step.share for step in steps if step.own),
         busy_cores=reported.busy_cores,
+        system_share=reported.system_share,
+        page_faults=reported.page_faults,
+        alone=reported.alone,
+        scalar_calls=tuple(map(_on_one_line, reported.scalar_calls)),
     )
 
 
@@ -131,11 +142,11 @@ def _step(entry: _ReportedEntry, calls: int, total_us: float, built: str) -> Ste
     # A program's own kernels are neither PyTorch's nor named like a library's.
     of_torch = operator.startswith("aten::") or is_of_library(name)
     return Step(
-        name=OUTSIDE if name == MARK else name,
+        name=OUTSIDE if name == MARK else name.removeprefix(COMPILED),
         count=entry.count / calls,
         time_ms=entry.us / calls / 1e3,
         share=min(entry.us / total_us, 1.0),
-        own=name == MARK or (launch is not None and not of_torch),
+        own=name == MARK or name.startswith(COMPILED) or (launch is not None and not of_torch),
         operator=operator or None,
         launch=launch,
     )

@@ -16,14 +16,14 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
-from stark.core.precision import CLASSES, Precision, floor_of, looser
+from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_of
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
-from stark.evaluator.judge.verify.conditioning import DRAWS, nudged, rounding_of
+from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
     Terms,
@@ -389,7 +389,8 @@ class Trials:
             def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
                 if not tensor.is_floating_point():
                     return tensor
-                return nudged(tensor, rounding_of(precision, tensor.dtype), generator)
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                return nudged(tensor, rounding_of(precision, dtype), generator)
 
             near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
             with self._program.nudging(nudge):

@@ -63,7 +63,7 @@ function result(attempt, gain) {
     h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${attempt.figures.speedups.eager.replace("x", "×")} vs eager.` : ""),
     h("dl", { class: "figures" },
       figure("time of a call", shown.figures.latency, gain),
-      Object.entries(shown.figures.speedups).map(([name, text]) => { const [factor, ...rest] = text.replace("x", "×").split(/(?<=×)[ ,]+/); return figure(`vs ${name}`, factor, [rest.join(" "), name === "eager" && shown.figures.eager_then].filter(Boolean).join("; ")); }),
+      Object.entries(shown.figures.speedups).map(([name, text]) => { const [factor, ...rest] = text.replace("x", "×").split(/(?<=×)[ ,]+/); return figure(`vs ${name}`, factor, [rest.join(" "), name === "eager" && shown.figures.eager_beside].filter(Boolean).join("; ")); }),
       shown.roofline_fraction === null ? figure("roofline", h("small", null, shown.figures.roofline_why.replace("roofline ", ""))) : figure("roofline", shown.figures.roofline),
       figure("error", shown.figures.error, [`reference ${tiny(shown.accuracy.reference_relative_rms)}, allowed ${tiny(shown.accuracy.budget)}`, h("br"),
         precisionTerm(shown.figures.meets === "not recorded" ? `class ${shown.accuracy.precision}` : `class ${shown.accuracy.precision}, meets ${shown.figures.meets}`)]),

@@ -55,7 +55,7 @@ function figuresOf(mine, theirs, names) {
   return [
     h("div", { class: "even" }, table(["", ...names], [
       row("time of a call", (each) => each.figures.latency),
-      ...references.map((name) => row(`vs ${name}`, (each) => [(each.figures.speedups[name] ?? "").replace("x", "×"), name === "eager" && each.figures.eager_then ? h("small", null, `; ${each.figures.eager_then}`) : ""])),
+      ...references.map((name) => row(`vs ${name}`, (each) => [(each.figures.speedups[name] ?? "").replace("x", "×"), name === "eager" && each.figures.eager_beside ? h("small", null, `; ${each.figures.eager_beside}`) : ""])),
       row("roofline", (each) => each.figures.roofline),
       row("error", (each) => each.figures.error),
       row("bottleneck", (each) => each.bottleneck?.text ?? ""),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from stark.core.precision import Precision
 from stark.evaluator.judge.verify.lines import FEW, FEW_LOST, share_lost
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
 
@@ -32,21 +31,6 @@ MOST_EXCUSED = 0.01
 MOST_MOVED = 0.5
 """Relative RMS by which the result may move as a whole. Beyond it, the moves change what the problem is about, such as
 a mask, and explain nothing."""
-
-ROUNDING: dict[Precision, float] = {
-    "reference": 2**-23,
-    "fp32-split": 2**-16,
-    "tf32": 2**-10,
-    "bf16": 2**-7,
-}
-"""By how much, relatively, a class's arithmetic may round a number."""
-
-
-def rounding_of(precision: Precision, dtype: torch.dtype) -> float:
-    """By how much a number of this type may be rounded by a class's arithmetic. A float8 is computed with in more bits."""
-    own = min(torch.finfo(dtype).eps, ROUNDING["bf16"])
-    wide = dtype == torch.float64 and precision in ("reference", "fp32-split")
-    return own if wide else max(own, ROUNDING[precision])
 
 
 def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) -> torch.Tensor:

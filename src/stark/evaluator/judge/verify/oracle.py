@@ -5,7 +5,8 @@ own output, and let k be `REFERENCE_FACTOR`. Floor and limit follow from the pre
 from x's type (`core/precision.py`). Then x passes if
 
 - e(x) is at most the budget, min(k * e(eager), the limit), or the floor if that is larger. For k * e(eager) stands
-  `MOVES` times what the inputs' own rounding does to the exact result, if that is larger;
+  `MOVES` times what the inputs' own rounding does to the exact result, if that is larger. In a regime there is no limit,
+  and looser classes get more (`REGIME_OWN`);
 - no element of x has an error above min(k * the largest error of an element of `eager`, 20 * the limit), or
   20 * the budget if that is larger;
 - no row and no column of x is lost (`lines.py`);
@@ -36,6 +37,7 @@ from stark.core.precision import (
     floor_of,
     limit_of,
     looser,
+    rounding_of,
 )
 from stark.evaluator.judge.verify.lines import Lines, lost_lines, share_lost
 
@@ -45,6 +47,10 @@ LARGEST_FACTOR = 20.0
 MOVES = 16.0
 """An error may always be this multiple of `ExpectedTensor.moves`, within the limit: a kernel that rounds at each step of a
 long recurrence is no worse than that, while the library's kernel may happen to be much better."""
+
+REGIME_OWN = 1e-2 / REFERENCE_FACTOR
+"""In a regime, the reference's own error counts as many times as a class rounds more coarsely than `reference`, up to this:
+inputs that make float32 products worse, such as large scores before a softmax, make the class's products worse in proportion."""
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
@@ -140,6 +146,9 @@ class ExpectedTensor:
         if self.exact:
             return 0.0
         own = max(self.eager_errors.relative_rms, MOVES * self.moves / REFERENCE_FACTOR)
+        if not self.terms.bounded:
+            wider = rounding_of(precision, self.dtype) / rounding_of("reference", self.dtype)
+            own = max(own, min(wider * own, REGIME_OWN))
         budget = budget_of(precision, self.dtype, own, self._limit_in(precision))
         return max(budget, self.granted.get(precision, 0.0))
 

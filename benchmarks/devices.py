@@ -1,0 +1,118 @@
+"""Measures how many candidates per minute one and several GPUs of a host judge: eight problems, 32 requests at a time.
+
+    python benchmarks/devices.py local:cuda:0 local:cuda:0,cuda:1
+    python benchmarks/devices.py "ray:?judges=1" "ray:?judges=2"
+
+Each candidate is another Triton kernel, so none is answered from a cache. The first round, in which judges start and
+prepare their problems, is not counted. `--repeat` takes the executors by turns, so that a change of the host's load
+meets all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Sequence
+
+from stark.core.candidate import Candidate
+from stark.core.judging import Limits
+from stark.core.problem import Problem
+from stark.evaluator.executors import Executor, open_executor
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2.0 + 1.0
+
+
+def get_inputs():
+    return [torch.randn({rows}, 4096)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+KERNEL = '''
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Number {number}."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(y_ptr + at, tl.maximum(x, 0.0) * 2.0 + 1.0, mask=at < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+'''
+
+PARALLEL = 32
+PROBLEMS = [
+    Problem(name=f"rows{rows}", source=PROBLEM.format(rows=rows))
+    for rows in range(1024, 9216, 1024)
+]
+
+
+def main() -> None:
+    """Print a line for each executor and repetition, then the ratios to the first executor."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("executors", nargs="+")
+    parser.add_argument("--candidates", type=int, default=96, help="counted ones, in all")
+    parser.add_argument("--repeat", type=int, default=1)
+    options = parser.parse_args()
+    rates: dict[str, list[float]] = {notation: [] for notation in options.executors}
+    for _ in range(options.repeat):
+        for notation, found in rates.items():
+            found.append(asyncio.run(_rate(notation, options.candidates)))
+            print(f"{notation}: {found[-1]:.1f} candidates per minute", flush=True)
+    first = statistics.median(rates[options.executors[0]])
+    for notation, found in rates.items():
+        print(f"{notation}: {statistics.median(found) / first:.2f} times {options.executors[0]}")
+
+
+async def _rate(notation: str, candidates: int) -> float:
+    """Candidates per minute."""
+    executor = open_executor(notation, Limits())
+    try:
+        warming = [Candidate(language="triton", source=KERNEL.format(number=-n)) for n in (1, 2)]
+        await _judge(executor, warming)
+        counted = [
+            Candidate(language="triton", source=KERNEL.format(number=n))
+            for n in range(candidates // len(PROBLEMS))
+        ]
+        begin = time.monotonic()
+        await _judge(executor, counted)
+        return 60 * len(counted) * len(PROBLEMS) / (time.monotonic() - begin)
+    finally:
+        await executor.close()
+
+
+async def _judge(executor: Executor, candidates: Sequence[Candidate]) -> None:
+    slots = asyncio.Semaphore(PARALLEL)
+
+    async def judged(problem: Problem, candidate: Candidate) -> None:
+        async with slots:
+            found = await executor.evaluate(problem, candidate)
+        if found.status != "correct":
+            raise SystemExit(f"{problem.name} is {found.status}: the figures would mean nothing")
+
+    await asyncio.gather(*(judged(problem, each) for each in candidates for problem in PROBLEMS))
+
+
+if __name__ == "__main__":
+    main()
