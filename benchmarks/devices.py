@@ -20,6 +20,7 @@ from stark.core.candidate import Candidate
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.executors.judges import JudgesExecutor
 
 PROBLEM = """
 import torch
@@ -88,7 +89,9 @@ def main() -> None:
 async def _rate(notation: str, candidates: int) -> float:
     """Candidates per minute."""
     executor = open_executor(notation, Limits())
+    assert isinstance(executor, JudgesExecutor)
     try:
+        await executor.hellos()  # all are ready before the first request
         warming = [Candidate(language="triton", source=KERNEL.format(number=-n)) for n in (1, 2)]
         await _judge(executor, warming)
         counted = [

@@ -1,7 +1,7 @@
 """Judges the kernels of recorded runs again, to see whether a change of the judge changed a verdict.
 
     python benchmarks/rejudge.py docs/results/cpu/*.json.gz --executor local:cpu
-    python benchmarks/rejudge.py docs/results/h200/*.json.gz --executor local:cuda:0 --kernelbench PATH/TO/KernelBench
+    python benchmarks/rejudge.py docs/results/h200/level*.json.gz --executor local:cuda:0 --kernelbench PATH/TO/KernelBench
     python benchmarks/rejudge.py docs/results/h100/llama*.json.gz --executor local:cuda:0 --problems FOLDER
 
 Every kernel is judged as it was in its run's search, and those of its final check as there. A recording without its

@@ -200,9 +200,9 @@ async def test_a_judge_is_known_to_keep_what_it_reports_and_not_all_that_it_was_
 
     for name in ("a", "b"):
         await executor.evaluate(problem(name), CANDIDATE)
-        assert {problem(name).digest} == judge.problems
+        assert {problem(name).digest} == judge.kept
     assert judge.process is not None
     await judge.process.kill()
 
-    assert set() == judge.problems
+    assert set() == judge.kept
     await executor.close()

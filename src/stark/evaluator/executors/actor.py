@@ -101,7 +101,7 @@ class Host:
         self._desk.close()
 
     def _load(self) -> Load:
-        return Load(len(self._judge.open), list(self._judge.problems))
+        return Load(len(self._judge.open), list(self._judge.kept))
 
     def _notice(self, text: str) -> None:
         self._said = text

@@ -29,7 +29,7 @@ from stark.core.toolchain import Toolchain
 from stark.evaluator.executors.actor import Greeting, Host, Load
 from stark.evaluator.executors.builders import Builders, build_nodes
 from stark.evaluator.executors.engine import PING_S, ray, shared_actor
-from stark.evaluator.executors.judges import CLOSED, PREPARING, JudgesExecutor
+from stark.evaluator.executors.judges import CLOSED, JudgesExecutor, load_of
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -115,9 +115,9 @@ class ActorJudge:
     def load(self, problem: str) -> tuple[float, int]:
         """See `Judge.load`. Counts the requests and problems of all drivers."""
         absent = 0.0 if self.greeting is not None else ABSENT
-        problems = {*self._open, *self._reported.problems}
         requests = max(len(self._open), self._reported.requests)
-        return absent + requests + (0.0 if problem in problems else PREPARING), len(problems)
+        load, problems = load_of(requests, self._open, self._reported.problems, problem)
+        return absent + load, problems
 
     async def start(self) -> None:
         """See `Judge.start`. Waits until the cluster has a place for the actor. Raises Ray's errors too."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -37,7 +37,7 @@ TRIES_ALONE = 3
 
 PREPARING = 2.0
 """Cost of preparing a problem, counted in requests. A request goes to the judge with the fewest open requests, and
-this cost is added for each judge that would have to prepare the problem first."""
+this cost is added for each problem that the judge would have to prepare."""
 
 CLOSED = "the executor is closed; close it only after its last request, or open another"
 
@@ -61,7 +61,7 @@ class Judge(Protocol):
         ...
 
     def load(self, problem: str) -> tuple[float, int]:
-        """The number of open requests, plus `PREPARING` if the problem is not prepared; then the prepared problems."""
+        """See `load_of`."""
         ...
 
     async def start(self) -> object:
@@ -71,6 +71,17 @@ class Judge(Protocol):
     async def close(self) -> None:
         """Stop the judge. Later requests raise JudgeUnavailable."""
         ...
+
+
+def load_of(
+    requests: int, problems: Collection[str], kept: Collection[str], problem: str
+) -> tuple[float, int]:
+    """The number of open requests, plus `PREPARING` for each problem that must be prepared; then the number of problems.
+
+    `problems` are those of the open requests, `kept` those that are prepared, and `problem` is that of another request.
+    """
+    unprepared = {*problems, problem}.difference(kept)
+    return requests + PREPARING * len(unprepared), len({*problems, *kept})
 
 
 OneJudge = TypeVar("OneJudge", bound=Judge)
@@ -111,15 +122,14 @@ class CommandJudge:
             self.open.remove(request.problem.digest)
 
     @property
-    def problems(self) -> set[str]:
-        """Digests of the problems that it keeps prepared, or will have to prepare for an open request."""
-        kept = self.process.problems if self.process is not None and self.process.alive else ()
-        return {*self.open, *kept}
+    def kept(self) -> frozenset[str]:
+        """Digests of the problems that it keeps prepared."""
+        alive = self.process is not None and self.process.alive
+        return self.process.problems if self.process is not None and alive else frozenset()
 
     def load(self, problem: str) -> tuple[float, int]:
         """See `Judge.load`."""
-        preparing = 0.0 if problem in self.problems else PREPARING
-        return len(self.open) + preparing, len(self.problems)
+        return load_of(len(self.open), self.open, self.kept, problem)
 
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""
