@@ -118,6 +118,9 @@ def test_a_measurement_says_how_it_was_made() -> None:
 
     assert measured(one).startswith("1.00 ms (median of 1 sample of 1 call, ")
     assert measured(more).startswith("1.00 ms (median of 3 samples of 10 calls, ")
+    assert measured(one).endswith(", timed by events on the device)")
+    on_cpu = one.model_copy(update={"clock": "judge_wall"})
+    assert measured(on_cpu).endswith(", timed by the judge's clock)")
 
 
 def test_the_compilers_complaint_is_the_evidence() -> None:

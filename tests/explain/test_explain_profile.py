@@ -12,8 +12,8 @@ from stark.core.profile import OUTSIDE
 from stark.explain.profile import bottleneck_text, profile_lines, step_lines
 
 UNKNOWN = (
-    "what the cores do was not measured: scalar arithmetic, chains of dependent operations, cache misses or waiting for "
-    "other threads"
+    "what it goes to was not measured: scalar arithmetic, chains of dependent operations, or waiting for data (cache "
+    "misses) or other threads"
 )
 
 
@@ -53,12 +53,12 @@ UNKNOWN = (
         ),
         (
             on_cpu((step("aten::add", 0.5), step("aten::mul", 0.4), step(OUTSIDE, 0.1)), cores=7.9),
-            "the cores' own work: 7.9 of 8 busy, at 10% of the measured bandwidth; 50% of the time in aten::add; 2 operators "
+            "time in the cores: 7.9 of 8 busy, at 10% of the measured bandwidth; 50% of the time in aten::add; 2 operators "
             f"run one after the other and pass their data through memory; {UNKNOWN}",
         ),
         (
             on_cpu((step("ema"),), cores=7.9, scalar_calls=("expf", "logf")),
-            "the cores' own work: 7.9 of 8 busy, at 10% of the measured bandwidth; 100% of the time in ema (compiled "
+            "time in the cores: 7.9 of 8 busy, at 10% of the measured bandwidth; 100% of the time in ema (compiled "
             f"code); somewhere the compiled code calls expf and logf for one number at a time; {UNKNOWN}",
         ),
         (
@@ -79,7 +79,7 @@ def test_a_little_more_bandwidth_does_not_turn_the_words_round() -> None:
         for share in (0.47, 0.51)
     )
 
-    own = "the cores' own work: 8.0 of 8 busy"
+    own = "time in the cores: 8.0 of 8 busy"
     assert below.startswith(f"{own}; partly memory-bound: 47% of the measured bandwidth")
     assert (
         f"mostly memory-bound: 51% of the measured bandwidth, every byte counted once; also {own}"
@@ -101,13 +101,25 @@ def test_what_is_not_known_of_compiled_code_is_said_with_what_to_do() -> None:
     assert not [line for line in profile_lines(known) if "was not measured:" in line][1:]
     *_, entry, advice = profile_lines(compiled)
     assert "- 100% ema (compiled code)" == entry
-    assert advice.startswith("the inside of ema was not measured: ")
+    assert advice.startswith("the inside of ema was not measured: to learn more, ")
+    streams = on_cpu((step("ema"),), cores=8.0, memory_ms=0.6)
+    assert not [line for line in profile_lines(streams) if "the inside of" in line]
+
+
+def test_one_thread_waits_for_no_other() -> None:
+    many = on_cpu((step("ema"),), cores=8.0)
+    one = replace(many, device=many.device.model_copy(update={"threads": 1}))
+
+    assert "(cache misses) or other threads" in bottleneck_text(many)
+    assert bottleneck_text(one).endswith("or waiting for data (cache misses)")
 
 
 def test_threads_and_new_memory_are_among_what_was_achieved() -> None:
     lines = list(profile_lines(on_cpu((step("ema"),), cores=8.0, alone=6.5, page_faults=6144.0)))
-    none = list(profile_lines(on_cpu((step("ema"),), cores=8.0, page_faults=8.0)))
+    none = list(profile_lines(on_cpu((step("ema"),), cores=8.0, page_faults=0.2)))
 
+    few = list(profile_lines(on_cpu((step("ema"),), cores=8.0, page_faults=13.0)))
+    assert few[1].endswith("8.0 of 8 cores busy, 13 page faults in a call")
     assert lines[1].endswith("8 threads are 6.5 times as fast as one, 6,144 page faults in a call")
     assert none[1].endswith("8.0 of 8 cores busy")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from stark.core.measurement import Speedup
 from stark.core.reference import Reference
-from stark.core.standing import Standing
+from stark.core.standing import Standing, standing
 from stark.core.usage import Spent
 from stark.explain.run import choice_lines, idea, price, reference_line, standing_lines, tokens
 from support.nodes import CPU, ROOFLINE, measurement, working
@@ -31,8 +31,27 @@ def test_the_group_of_the_best_is_listed() -> None:
     assert [
         "★ 8: fastest by measured speedup",
         "= 1 and 4 cannot be told apart from it: their 95 % intervals overlap",
-    ] == list(standing_lines(found))
-    assert [] == list(standing_lines(Standing(ranking=(), group=(), confirmed=True)))
+    ] == list(standing_lines(found, {}))
+    assert [] == list(standing_lines(Standing(ranking=(), group=(), confirmed=True), {}))
+
+
+def test_those_too_noisy_to_rank_are_named_where_they_may_be_faster() -> None:
+    def vs(ratio: float, spread: float) -> Speedup:
+        return Speedup(reference="eager", ratio=ratio, low=ratio / spread, high=ratio * spread)
+
+    speedups = {
+        5: vs(3.2, 1.1),
+        2: vs(3.0, 1.1),
+        3: vs(3.77, 1.9),
+        4: vs(3.5, 2.5),
+        6: vs(0.5, 2.0),
+    }
+
+    assert [
+        "★ 5: fastest by measured speedup of those that are not too noisy",
+        "= 2 cannot be told apart from it: their 95 % intervals overlap",
+        "3 and 4 may be faster or slower: too noisy to rank",
+    ] == list(standing_lines(standing(speedups, {}), speedups))
 
 
 def test_without_a_plan_the_first_sentence_of_the_reply_is_the_idea() -> None:
@@ -84,11 +103,18 @@ def test_a_doubtful_star_is_said_to_be_doubtful() -> None:
     other = Standing(ranking=(2,), group=(2,), confirmed=False)
 
     assert [
-        "★ 1: the only one that passed the final check, but too noisy to report (0.84x)"
-    ] == list(standing_lines(one, vs(0.84, 3.0)))
+        "★ 1: correct, the only one that passed the final check; its speedup in the final check, 0.84x, is not known well "
+        "enough to report"
+    ] == list(standing_lines(one, {1: vs(0.84, 3.0)}))
+    both = {1: vs(0.84, 3.0), 3: vs(0.8, 3.0)}
+    assert [
+        "★ 1: correct, first by the final check's figures, all of them too noisy to rank by; its speedup in the final check, "
+        "0.84x, is not known well enough to report",
+        "= 3 cannot be told apart from it: their 95 % intervals overlap",
+    ] == list(standing_lines(standing({}, both), both))
     assert [
         "★ 1: the only one that passed the final check, but slower than the reference (0.84x)"
-    ] == list(standing_lines(one, vs(0.84, 1.01)))
+    ] == list(standing_lines(one, {1: vs(0.84, 1.01)}))
     assert ["1: its final check was too noisy to rank (0.84x); 2 had none"] == list(
         choice_lines(other, {1: vs(4.0, 1.1), 2: vs(3.28, 1.1)}, {1: vs(0.84, 3.0)})
     )

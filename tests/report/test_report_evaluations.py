@@ -39,6 +39,13 @@ def test_of_several_files_only_what_binds_each_is_told() -> None:
     assert "- 75% scale_kernel" not in said
 
 
+def test_what_looked_for_memory_errors_is_said_to_have_found_none() -> None:
+    sanitized = PROFILED.model_copy(update={"sanitized": ("memcheck",)})
+
+    assert "; compute-sanitizer found no errors: memcheck" in " ".join(table(sanitized).split())
+    assert "found no errors" not in table(PROFILED)
+
+
 def test_programs_get_the_bottleneck_by_its_kind() -> None:
     summary = evaluation_document(PROFILED).model_dump(mode="json")
 

@@ -78,7 +78,17 @@ def test_a_noisy_interval_is_printed_as_noisy() -> None:
         update={"evaluation": found.model_copy(update={"candidate": candidate})}
     )
 
-    assert "2.00x [0.00, 2002.00], too noisy" in text_of(run_text(run_document(view(noisy)), 200))
+    said = text_of(run_text(run_document(view(noisy)), 200))
+    assert "2.00x [0.00, 2002.00], too noisy" in said
+    assert "★ correct" in said and "★ best" not in said
+
+
+def test_correct_attempts_that_are_no_leaders_are_counted() -> None:
+    six = view(*(working(id, latency_ms=id / 10) for id in range(1, 7)))
+
+    assert "1 more correct attempt only in the tree" in text_of(run_text(run_document(six), 200))
+    five = text_of(run_text(run_document(view(*six.nodes[:5])), 200))
+    assert "only in the tree" not in five and "★ best" in five
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -117,7 +127,7 @@ def test_eagers_time_beside_an_attempt_is_shown_if_it_differs() -> None:
     )
 
     assert 2 == said.count("(eager beside it 1.30 ms)")
-    assert 1 == said.count("relative to eager's time beside the kernel")
+    assert 1 == said.count("the median of paired ratios to eager's time beside the kernel")
     assert "eager beside it" not in same and "eager's time beside" not in same
 
 

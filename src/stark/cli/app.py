@@ -194,7 +194,7 @@ def evaluate(
         str,
         option(
             "promote|search",
-            "`promote` is the final check: all checks, and also measured against torch.compile, 10 to 30 s a file and the time to compile. "
+            "`promote` is the final check: all checks, and also measured against torch.compile, 10 to 30 s a file on a quiet machine and the time to compile. "
             "`search` runs only the quicker checks that each attempt gets during a search, about 3 s.",
         ),
     ] = "promote",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,8 +47,8 @@ EFFORTS: dict[Effort, tuple[str, ...]] = {"search": ("eager",), "promote": ("eag
 
 
 EFFORT_NOTES: dict[Effort, str] = {
-    "search": "search effort, 3 to 10 s per file; the final check runs without --effort search, 10 to 30 s per file",
-    "promote": "final check, 10 to 30 s per file beside torch.compile; --effort search takes 3 to 10 s",
+    "search": "search effort, 3 to 10 s per file on a quiet machine, more on a busy one; the final check, without --effort search, takes 10 to 30 s",
+    "promote": "final check, 10 to 30 s per file on a quiet machine, more on a busy one, beside torch.compile; --effort search takes 3 to 10 s",
 }
 """What an evaluation was, on the screen."""
 
@@ -90,7 +91,7 @@ def evaluate(
     as_json: bool,
 ) -> int:
     """Judge every file; returns 0 if all are correct and as fast as demanded, else 1."""
-    asked = checked_options(settings.options)
+    begun, asked = time.monotonic(), checked_options(settings.options)
     chosen = next((each for each in EFFORTS if each == effort), None)
     if chosen is None:
         raise UsageError(f"there is no effort {effort!r}; use {' or '.join(EFFORTS)}")
@@ -115,7 +116,8 @@ def evaluate(
         document = evaluate_document(problem, reference, judged, missed, id, attempts, own)
         consoles.print_json(document)
     else:
-        _print(problem, reference, judged, missed, chosen, run)
+        took = f"this command took {time.monotonic() - begun:.0f} s"
+        _print(problem, reference, judged, missed, f"{EFFORT_NOTES[chosen]}; {took}", run)
         _print_kept(run, kept, judged, keeping)
     if demand.junit is not None:
         _write(demand.junit, junit_xml(problem, judged, missed))
@@ -268,7 +270,7 @@ def _print(
     reference: Reference,
     judged: Sequence[Judged],
     missed: dict[str, str],
-    effort: Effort,
+    note: str,
     run: KeptIn | None,
 ) -> None:
     console = consoles.console()
@@ -276,9 +278,9 @@ def _print(
     console.print(judged_text(problem, reference, judged, own, console.width))
     if run is not None and own.roofline != reference.roofline:
         roof = milliseconds(own.roofline.floor_ms)
-        note = f"roofline: the run's estimate, {roof}, as measured when run {run.id} began"
-        console.print(Text(note, "dim"), soft_wrap=True)
-    console.print(Text(EFFORT_NOTES[effort], "dim"), soft_wrap=True)
+        estimate = f"roofline: the run's estimate, {roof}, as measured when run {run.id} began"
+        console.print(Text(estimate, "dim"), soft_wrap=True)
+    console.print(Text(note, "dim"), soft_wrap=True)
     for file, fault in missed.items():
         console.print(Text(f"{file}: {fault}", "red"), soft_wrap=True)
     sandboxes = [each.evaluation.sandbox for each in judged if each.evaluation.sandbox]

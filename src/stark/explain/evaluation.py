@@ -32,8 +32,11 @@ DRIFTED = 1.1
 ABOUT = 0.8
 """A time that is at least this share of another one is about as long."""
 
-BESIDE_NOTE = "speedups are relative to eager's time beside the kernel; the reference's time was measured alone"
-"""Why `eager_beside` differs from the reference's time."""
+BESIDE_NOTE = (
+    "a speedup is the median of paired ratios to eager's time beside the kernel, not a ratio of two medians; that time is "
+    f"shown where it differs from the reference's, measured alone, by more than {DRIFTED - 1:.0%}"
+)
+"""Why `eager_beside` differs from the reference's time, and a speedup from the ratio of the times in a table."""
 
 
 def explain(
@@ -48,8 +51,8 @@ def explain(
     lines = [evidence(on_roofline or evaluation, reference)]
     if isinstance(evaluation, Correct):
         lines += profiles(evaluation)
-        if evaluation.sanitized:
-            lines.append(_sanitized(evaluation))
+        if found := sanitized_text(evaluation):
+            lines.append(found)
     return "\n".join([*lines, *(f"Note: {warning}" for warning in evaluation.warnings)])
 
 
@@ -63,8 +66,10 @@ def profiles(correct: Correct) -> Iterator[str]:
             yield from (f"  {line}" for line in profile_lines(each.profiled))
 
 
-def _sanitized(correct: Correct) -> str:
-    """Which checks for memory errors found nothing."""
+def sanitized_text(correct: Correct) -> str:
+    """Which checks for memory errors found nothing; empty if none ran."""
+    if not correct.sanitized:
+        return ""
     if correct.device.kind == "cpu":
         return f"{' and '.join(correct.sanitized)} found no errors"
     return f"compute-sanitizer found no errors: {', '.join(correct.sanitized)}"
@@ -232,7 +237,8 @@ def measured(measurement: Measurement) -> str:
     """A latency and how it was measured."""
     samples = counted(len(measurement.samples_ms), "sample")
     median = f"median of {samples} of {counted(measurement.calls_per_sample, 'call')}"
-    how = f"{median}, {measurement.cache} cache, {measurement.clock.replace('_', ' ')}"
+    clock = "the judge's clock" if measurement.clock == "judge_wall" else "events on the device"
+    how = f"{median}, {measurement.cache} cache, timed by {clock}"
     return f"{milliseconds(measurement.latency_ms)} ({how})"
 
 

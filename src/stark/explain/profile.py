@@ -16,7 +16,7 @@ MATTERS = 0.05
 PARTLY = 0.2
 """A resource that takes at least this share of the call is called a part of the bottleneck."""
 
-LOW_OCCUPANCY, MANY_FAULTS = 0.25, 100
+LOW_OCCUPANCY = 0.25
 OVER = "over 100%"
 SHOWN, SHOWN_COUNTED = 5, 3
 """Maximum number of steps, and of kernels with counters, that are shown."""
@@ -28,10 +28,10 @@ def profile_lines(profiled: Profiled) -> Iterator[str]:
     yield _achieved(profiled)
     yield from step_lines(profiled.profile)
     longest = profiled.profile.steps[0]
-    if _is_compiled(longest):
+    if _is_compiled(longest) and not _streams(profiled):
         yield (
-            f"the inside of {longest.name} was not measured: for a line for each part, export the parts as functions that "
-            "forward calls in turn, or evaluate variants that differ in one part"
+            f"the inside of {longest.name} was not measured: to learn more, evaluate variants that differ in one part, or, "
+            "if it is not one fused loop, export its parts as functions that forward calls in turn"
         )
     for kernel in profiled.profile.counters[:SHOWN_COUNTED]:
         if kernel.share >= MATTERS:
@@ -102,7 +102,7 @@ def _reason(profiled: Profiled, found: Bottleneck) -> Iterator[str]:
 
 
 def _reason_on_cpu(profiled: Profiled, found: Bottleneck) -> Iterator[str]:
-    """What the cores do: nothing, mapping new memory, or work that is neither counted traffic nor matrix products."""
+    """What the cores do: nothing, mapping new memory, or what is neither the least traffic nor matrix products."""
     profile, first = profiled.profile, profiled.profile.steps[0]
     cores, processors = profile.busy_cores, profiled.device.processors
     busy = "" if cores is None else f": {min(cores, processors):.1f} of {processors} busy"
@@ -112,15 +112,16 @@ def _reason_on_cpu(profiled: Profiled, found: Bottleneck) -> Iterator[str]:
         system = f"{profile.system_share:.0%} of the processor time in the operating system"
         yield f"new memory: {profile.page_faults:,.0f} page faults in a call, {system}"
     else:
-        yield f"the cores' own work{busy}"
+        yield f"time in the cores{busy}"
     yield f"{first.share:.0%} of the time {_within(first)}"
     if profile.scalar_calls and _is_compiled(first):
         yield f"somewhere the compiled code calls {listed(profile.scalar_calls)} for one number at a time"
     yield from _in_sequence(profile)
     if found.kind == "latency":
+        several = (profiled.device.threads or processors) > 1
         yield (
-            "what the cores do was not measured: scalar arithmetic, chains of dependent operations, cache misses or waiting "
-            "for other threads"
+            "what it goes to was not measured: scalar arithmetic, chains of dependent operations, or waiting for data (cache "
+            f"misses){' or other threads' if several else ''}"
         )
 
 
@@ -201,9 +202,15 @@ def _achieved(profiled: Profiled) -> str:
     if profile.alone and not profiled.noisy and profiled.likeliest.kind != "cores":
         threads = profiled.device.threads or profiled.device.processors
         parts.append(f"{threads} threads are {profile.alone:.1f} times as fast as one")
-    if (profile.page_faults or 0) >= MANY_FAULTS:
+    if (profile.page_faults or 0) >= 1:
         parts.append(f"{profile.page_faults:,.0f} page faults in a call")
     return f"achieved: {', '.join(parts)}"
+
+
+def _streams(profiled: Profiled) -> bool:
+    """Whether memory takes most of the call, so that the parts of a kernel matter less than its bytes."""
+    kind, share = profiled.busiest
+    return kind == "memory" and share >= BINDING
 
 
 def _is_compiled(step: Step) -> bool:

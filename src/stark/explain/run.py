@@ -33,6 +33,9 @@ STEP_WORDS = {
 LONGEST_IDEA = 120
 """The most characters of an idea that is the first sentence of a reply."""
 
+MOST_NAMED = 9
+"""The most attempts that are too noisy to rank and still named one by one."""
+
 
 def idea(node: Node, reply: str = "") -> str:
     """What an attempt is, in one line: the plan it implements, or the attempt it repairs, tunes or repeats.
@@ -66,13 +69,18 @@ def tuning_text(tuning: Tuning) -> str:
     return f"{raced}; {changes_text(tuning.changes)} is {gain} as fast"
 
 
-def standing_lines(standing: Standing, lead: Speedup | None = None) -> Iterator[str]:
+def standing_lines(standing: Standing, speedups: Mapping[int, Speedup | None]) -> Iterator[str]:
     """Which attempt is the fastest, marked by a star, and which attempts cannot be told apart from it.
 
-    `lead` is the star's speedup where it counts; a star that is too noisy or slower than the reference is said to be.
+    `speedups` are those that the ranking is by: the final check's or the search's. A star that is too noisy or slower
+    than the reference is said to be.
     """
-    if standing.best is None:
+    best, group = standing.best, standing.group
+    if best is None:
         return
+    found = {id: each for id in standing.ranking if (each := speedups.get(id)) is not None}
+    lead = found.get(best)
+    noisy = [id for id, each in found.items() if each.too_noisy and id not in group]
     if len(standing.ranking) == 1:
         rank = (
             "the only one that passed the final check"
@@ -81,14 +89,24 @@ def standing_lines(standing: Standing, lead: Speedup | None = None) -> Iterator[
         )
     else:
         rank = f"fastest {'in the final check' if standing.confirmed else 'by measured speedup'}"
+        rank += " of those that are not too noisy" if noisy else ""
     doubt = ""
     if lead is not None and lead.too_noisy:
-        doubt = f", but too noisy to report ({lead.ratio:.2f}x)"
+        where = "final check" if standing.confirmed else "search"
+        if len(standing.ranking) > 1:
+            rank = f"first by the {where}'s figures, all of them too noisy to rank by"
+        rank = f"correct, {rank}"
+        doubt = (
+            f"; its speedup in the {where}, {lead.ratio:.2f}x, is not known well enough to report"
+        )
     elif lead is not None and lead.high < 1:
         doubt = f", but slower than the reference ({lead.ratio:.2f}x)"
-    yield f"★ {standing.best}: {rank}{doubt}"
-    if others := standing.group[1:]:
+    yield f"★ {best}: {rank}{doubt}"
+    if others := group[1:]:
         yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
+    if lead is not None and (close := [id for id in noisy if found[id].overlaps(lead)]):
+        named = listed(close) if len(close) <= MOST_NAMED else counted(len(close), "attempt")
+        yield f"{named} may be faster or slower: too noisy to rank"
 
 
 def choice_lines(

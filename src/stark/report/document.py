@@ -18,6 +18,7 @@ from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.standing import Standing, rank_key, standing, vs_eager
 from stark.core.usage import Spent
+from stark.explain.numbers import counted
 from stark.explain.run import STEP_WORDS, choice_lines, standing_lines
 from stark.report.attempt_document import AttemptDocument, attempt_document, replies
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
@@ -92,7 +93,7 @@ class RunDocument(Frozen):
     """The fastest attempts: the group first."""
 
     standing: tuple[str, ...]
-    """What the leaders' marks mean, and why the best one won although others looked faster."""
+    """What the leaders' marks mean, why the best one won although others looked faster, and how many are no leaders."""
 
     final_checks: dict[int, EvaluationDocument]
     elsewhere: dict[str, ElsewhereDocument]
@@ -200,9 +201,9 @@ def standing_among(finished: Iterable[AttemptDocument], checks: Checks) -> Stand
 
 
 def _standing_lines(
-    standing: Standing, finished: Iterable[AttemptDocument], checks: Checks
+    standing: Standing, finished: Sequence[AttemptDocument], checks: Checks
 ) -> Iterator[str]:
-    """What the leaders' marks mean, and why the best attempt leads if others looked faster in the search."""
+    """What the leaders' marks mean, why the best attempt leads if others looked faster, and how many are not listed."""
     search = {
         each.attempt: found
         for each in finished
@@ -210,8 +211,13 @@ def _standing_lines(
     }
     checked = {id: vs_eager(each) for id, each in checks.items()}
     where = checked if standing.confirmed else search
-    yield from standing_lines(standing, where.get(standing.best or 0))
+    yield from standing_lines(standing, where)
     yield from choice_lines(standing, search, checked)
+    listed = {*leaders(finished, checks), *_refuted(checks)}
+    if left := [found for id, found in search.items() if id not in listed]:
+        noisy = sum(found.too_noisy for found in left)
+        doubt = f", {noisy} of them too noisy to rank" if noisy else ""
+        yield f"{counted(len(left), 'more correct attempt')} only in the tree{doubt}"
 
 
 def leaders(finished: Sequence[AttemptDocument], checks: Checks) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from stark.explain.evaluation import (
     evidence,
     precision_met,
     roofline_share,
+    sanitized_text,
     shapes_text,
     speedup_text,
     status,
@@ -59,14 +60,15 @@ def judged_text(
 
 
 def _beside(reference: Reference, judged: Sequence[Judged]) -> Iterator[Text]:
-    """Eager's times beside the kernels, if they differ from the one above."""
+    """How speedups follow from times, and eager's times beside the kernels that differ from the one above."""
     times = []
     for name, found in _each_case(judged):
         own = reference.cases.get(name.rpartition(", ")[2], reference)
         if eager_beside(found, own.latency_ms):
             times.append(f"{milliseconds(found.reference_ms('eager'))} beside {name}")
-    if times:
-        yield Text(f"eager took {listed(times)}; {BESIDE_NOTE}", "dim")
+    if any(_each_case(judged)):
+        took = f"eager took {listed(times)}; " if times else ""
+        yield Text(f"{took}{BESIDE_NOTE}", "dim")
 
 
 def _each_case(judged: Sequence[Judged]) -> Iterator[tuple[str, Correct]]:
@@ -162,6 +164,8 @@ def _remarks(each: Judged) -> Text:
             text.append(", in the case closest to its budget")
         if shapes := shapes_text(each.evaluation):
             text.append(f"; {shapes}")
+        if sanitized := sanitized_text(each.evaluation):
+            text.append(f"; {sanitized}")
     else:
         lines = evidence(each.evaluation).strip().splitlines()
         shown = "\n  ".join(lines[:EVIDENCE_LINES])

@@ -13,6 +13,7 @@ from stark.explain.evaluation import (
     measured,
     objective_text,
     roofline_text,
+    sanitized_text,
     shapes_text,
     speedup_text,
     verdict,
@@ -95,10 +96,11 @@ def _measurements(correct: Correct) -> Facts:
     else:
         yield "objective", objective_text(weighing)
         yield "latency", f"{milliseconds(correct.latency_ms)} (geometric mean)"
+    how = "median of paired ratios" if weighing is None else objective_text(weighing)
     for name in correct.references:
         speedup = correct.speedup_vs(name)
         text = verdict(correct) if name == "eager" else speedup_text(speedup)
-        yield name, f"{milliseconds(correct.reference_ms(name))}, so {text}"
+        yield name, f"{milliseconds(correct.reference_ms(name))} beside the kernel; {how}: {text}"
     if weighing is None:
         yield from _limits(correct)
         return
@@ -118,6 +120,8 @@ def _limits(correct: Correct) -> Facts:
     yield "precision", f"{accuracy.precision} was asked for"
     if shapes := shapes_text(correct):
         yield "other shapes", shapes
+    if sanitized := sanitized_text(correct):
+        yield "memory", sanitized
     if correct.profiled is not None:
         yield "profile", "\n".join(profile_lines(correct.profiled))
     yield "device", device_line(correct.device)

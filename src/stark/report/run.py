@@ -35,6 +35,7 @@ def run_text(document: RunDocument, width: int) -> RenderableType:
             {each.attempt: each for each in document.pending},
             document.best,
             steps={each.attempt: Text(each.text, "dim") for each in document.pending},
+            doubtful=any(each.meaning == "noisy" for each in document.headline.claims[:1]),
         )
         parts += ["", tree.table(width)]
     parts += _leaders(document, width)
@@ -104,7 +105,8 @@ def _leaders(document: RunDocument, width: int) -> Iterator[RenderableType]:
     """
     if not document.leaders:
         return
-    yield Text("\nfastest correct kernels, as the search measured them", "bold")
+    below = ", as in the tree; final checks are below" if document.final_checks else ""
+    yield Text(f"\nfastest correct kernels, as the search measured them{below}", "bold")
     has_room = width >= ROOM_FOR_ERRORS
     errors = ("error", "meets") if has_room else ()
     table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline", *errors))

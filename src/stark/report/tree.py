@@ -46,6 +46,9 @@ class TreeTable:
     steps: Mapping[int, Text] = field(default_factory=dict)
     """The current step of each attempt in flight."""
 
+    doubtful: bool = False
+    """Whether the best one's speedup is too noisy to call it the best."""
+
     most_lines: int | None = None
     """Maximum number of lines; further attempts are folded away. None means no limit."""
 
@@ -77,7 +80,7 @@ class TreeTable:
         if id == self.best:
             name.stylize("bold")
             speedup.stylize("bold green")
-            state = Text("★ best", "bold green")
+            state = Text("★ correct" if self.doubtful else "★ best", "bold green")
         return branch, name, state, figures.latency, speedup, note
 
     def _shown(self, parents: Mapping[int, int]) -> set[int]:
