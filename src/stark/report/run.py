@@ -105,7 +105,7 @@ def _leaders(document: RunDocument, width: int) -> Iterator[RenderableType]:
     """
     if not document.leaders:
         return
-    below = ", as in the tree; final checks are below" if document.final_checks else ""
+    below = ", here and in the tree; final checks are below" if document.final_checks else ""
     yield Text(f"\nfastest correct kernels, as the search measured them{below}", "bold")
     has_room = width >= ROOM_FOR_ERRORS
     errors = ("error", "meets") if has_room else ()
