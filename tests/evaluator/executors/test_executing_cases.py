@@ -60,6 +60,29 @@ async def test_every_case_is_judged_by_machines_of_the_kind_that_answered_first(
     assert [None, "invented"] == executor.classes
 
 
+async def test_a_folder_gets_all_cases_at_once_when_the_kind_of_machine_is_known(
+    tmp_path: Path,
+) -> None:
+    executor = FolderExecutor(tmp_path, Limits())
+    waiting = asyncio.ensure_future(executor.evaluate(PROBLEM, CANDIDATE))
+    try:
+        await asyncio.sleep(0.05)
+        unknown = len(list((tmp_path / "requests").iterdir()))
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        executor.bind("invented")
+        waiting = asyncio.ensure_future(executor.evaluate(PROBLEM, CANDIDATE))
+        await asyncio.sleep(0.05)
+
+        assert (1, 2) == (unknown, len(list((tmp_path / "requests").iterdir())))
+    finally:
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    await asyncio.sleep(0.05)
+    assert [] == list((tmp_path / "requests").iterdir())
+
+
 @pytest.mark.parametrize(
     ("failing", "asked"), [("decode", ["decode"]), ("prefill", ["decode", "prefill"])]
 )

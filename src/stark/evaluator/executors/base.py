@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from stark.core.candidate import Candidate
 from stark.core.combined import correct_over, reference_over, seconds_over, untimed_over
@@ -25,6 +27,8 @@ from stark.evaluator.protocol import (
     ProblemRefused,
     RequestRefused,
 )
+
+T = TypeVar("T")
 
 
 class Executor(Protocol):
@@ -66,6 +70,9 @@ class RequestingExecutor(ABC):
     gets it again, and it goes where its case is prepared.
     """
 
+    cases_at_once: ClassVar[bool] = False
+    """Whether the requests for all cases are sent at once instead: where each waits for a place in a batch queue."""
+
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self.on_notice: Callable[[str], None] = lambda _: None
         """Called with a notice for the user, such as `waiting for another judge on cuda:0`, and with an empty
@@ -91,7 +98,8 @@ class RequestingExecutor(ABC):
         weighing = problem.weighing
         if weighing is None:
             return await self._describe(problem)
-        cases = {case: await self._describe(problem.at(case)) for case in weighing.weights}
+        async with aclosing(self._by_case(problem, self._describe)) as found:
+            cases = {case: reference async for case, reference in found}
         try:
             return reference_over(weighing, cases)
         except ValueError as error:
@@ -121,13 +129,36 @@ class RequestingExecutor(ABC):
         if weighing is None:
             return await self._judge(problem, candidate, effort, timed)
         cases: dict[str, Any] = {}
-        for case in weighing.weights:
-            found = await self._judge(problem.at(case), candidate, effort, timed)
-            if not isinstance(found, Correct | Untimed):
-                seconds = seconds_over([*cases.values(), found])
-                return found.model_copy(update={"seconds": seconds, "case": case})
-            cases[case] = found
+
+        async def judged(one: Problem) -> Evaluation | Untimed:
+            return await self._judge(one, candidate, effort, timed)
+
+        async with aclosing(self._by_case(problem, judged)) as results:
+            async for case, found in results:
+                if not isinstance(found, Correct | Untimed):
+                    seconds = seconds_over([*cases.values(), found])
+                    return found.model_copy(update={"seconds": seconds, "case": case})
+                cases[case] = found
         return correct_over(weighing, cases) if timed else untimed_over(cases)
+
+    async def _by_case(
+        self, problem: Problem, ask: Callable[[Problem], Awaitable[T]]
+    ) -> AsyncGenerator[tuple[str, T]]:
+        """Ask for every case, and yield the answers in the order of the file. Once closed, it waits for no other.
+
+        Until the kind of machine is known, there is one question at a time, or machines of different kinds might answer.
+        """
+        assert problem.weighing is not None
+        cases, asked = list(problem.weighing.weights), dict[str, asyncio.Future[T]]()
+        try:
+            for number, case in enumerate(cases):
+                if self.cases_at_once and self._device_class is not None:
+                    ahead = [each for each in cases[number:] if each not in asked]
+                    asked |= {each: asyncio.ensure_future(ask(problem.at(each))) for each in ahead}
+                yield case, await (asked[case] if case in asked else ask(problem.at(case)))
+        finally:
+            for task in asked.values():
+                task.cancel()
 
     async def _in_turn(
         self, problem: Problem, candidate: Candidate, evaluation: Correct

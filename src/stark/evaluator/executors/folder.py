@@ -69,6 +69,8 @@ OTHER_VERSION = "was written by another version of STARK; install the same versi
 class FolderExecutor(RequestingExecutor):
     """The orchestrator's side: writes requests and waits for results without a deadline."""
 
+    cases_at_once = True
+
     def __init__(self, folder: Path | str, limits: Limits, tools: Tools | None = None) -> None:
         """Create the subfolders (`PARTS`). Raises UsageError if that fails."""
         super().__init__(limits, tools)
