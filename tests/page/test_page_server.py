@@ -88,7 +88,7 @@ def test_it_answers_with_the_documents(client: starlette.TestClient, recorded_st
     runs = RunsDocument.model_validate(client.get("/api/runs").json()).runs
     [line] = [each for each in runs if each.id == RMSNORM]
     assert ("NVIDIA H200", "1.07x [1.07, 1.08]") == (line.device, line.compile_text)
-    assert 3 == len(client.get("/api/devices").json()["devices"])
+    assert 4 == len(client.get("/api/devices").json()["devices"])
 
 
 def test_a_recording_that_stops_early_says_so(client: starlette.TestClient) -> None:

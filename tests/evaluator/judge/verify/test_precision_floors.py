@@ -110,8 +110,11 @@ def test_a_sum_of_ten_thousand_terms_in_a_row_is_at_the_strictest_floor() -> Non
 def test_recorded_kernels_keep_their_budgets() -> None:
     found = [
         accuracy
-        for folder in ("cpu", "h200")  # all outputs are float32 there
-        for path in sorted(RESULTS.glob(f"{folder}/*.json.gz"))
+        for pattern in (
+            "cpu/*",
+            "h200/level*",
+        )  # all outputs are float32 there, and well conditioned
+        for path in sorted(RESULTS.glob(f"{pattern}.json.gz"))
         for accuracy in accuracies(json.loads(gzip.decompress(path.read_bytes())))
     ]
 
