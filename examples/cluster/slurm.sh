@@ -15,14 +15,14 @@ RAY_AUTH_TOKEN=$(python3 -c 'import secrets; print(secrets.token_hex(32))')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN RAY_worker_niceness=0 RAY_USAGE_STATS_ENABLED=0
 ulimit -n "$(ulimit -Hn)"
 
-srun --nodes=1 --ntasks=1 --nodelist="$HEAD" \
+srun --cpu-bind=none --nodes=1 --ntasks=1 --nodelist="$HEAD" \
   ray start --head --port=$PORT --include-dashboard=false --block &
 sleep 15
 if [ "$SLURM_NNODES" -gt 1 ]; then
-  srun --nodes=$((SLURM_NNODES - 1)) --ntasks=$((SLURM_NNODES - 1)) --exclude="$HEAD" \
+  srun --cpu-bind=none --nodes=$((SLURM_NNODES - 1)) --ntasks=$((SLURM_NNODES - 1)) --exclude="$HEAD" \
     ray start --address="$HEAD:$PORT" --block &
   sleep 15
 fi
 
-# This script runs on the head's node. Killed by the time limit, the run is continued by `stark resume last`.
+# This script runs on the head's node. Killed by the time limit, the run is continued by `sbatch slurm.sh resume last`.
 stark "$@" --executor "ray:$HEAD:$PORT"
