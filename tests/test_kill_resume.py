@@ -179,7 +179,7 @@ def test_killed_at_random_moments_a_run_loses_nothing_and_buys_no_reply_twice(
         worker = workers.start(url, parallel, attempts)
         for _ in range(moments.randint(0, 2 + parallel)):
             worker.say()
-        time.sleep(moments.uniform(0, 0.015))
+        time.sleep(moments.uniform(0, 0.05))
         assert -signal.SIGKILL == worker.stopped_by(signal.SIGKILL), "it ended before"
         after = stored(url)
         in_flight.update(check_session(worker.asked, before, after, parallel))

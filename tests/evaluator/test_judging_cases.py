@@ -94,7 +94,7 @@ async def test_the_worst_case_counts_if_the_problem_says_so(executor: Executor) 
 
     assert isinstance(found, Correct), found
     speedups = found.speedups_vs()
-    assert speedups["prefill"].ratio < 0.1
+    assert speedups["prefill"].ratio < 0.5  # a sixtieth, on a machine that is not busy
     assert "prefill" == least(speedups)
     assert found.speedup_vs().ratio == speedups["prefill"].ratio
 
