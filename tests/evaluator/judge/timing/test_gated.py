@@ -1,10 +1,9 @@
-"""How programs are timed on a CPU, with programs that only sleep."""
+"""How programs are timed on a CPU, with programs that only let a clock go on."""
 
 from __future__ import annotations
 
 import os
 import random
-import time
 from typing import Any
 
 import pytest
@@ -21,9 +20,27 @@ from stark.evaluator.judge.timing.gated import Contents, Gated, on_core, time_al
 @pytest.fixture(autouse=True)
 def same_order_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gated, "CHANCE", random.Random(0))
+    monkeypatch.setattr(gated, "time", CLOCK)
     monkeypatch.setattr(gated, "Placed", lambda pid: SLEEPERS[pid].placed())
     monkeypatch.setattr(gated, "last_core", lambda pid: None)
 
+
+class Clock:
+    """A clock that goes on when it is told to, and a little whenever it is read."""
+
+    now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def perf_counter(self) -> float:
+        self.sleep(1e-5)
+        return self.now
+
+    monotonic = perf_counter
+
+
+CLOCK = Clock()
 
 SLEEPERS: dict[int, Sleeper] = {}
 """By made-up numbers of their processes."""
@@ -49,12 +66,12 @@ class Sleeper:
         self.events.append("empty" if request["empty"] else "call")
         if not request["empty"]:
             self.calls += 1
-            time.sleep(self.call_s)
+            CLOCK.sleep(self.call_s)
         return {"ok": True, "at": [], "odd": None}
 
     def pause(self) -> float:
         self.stopped = True
-        return time.perf_counter()
+        return CLOCK.perf_counter()
 
     def go_on(self) -> None:
         self.stopped = False
@@ -189,7 +206,7 @@ def test_what_follows_the_answer_counts_until_the_program_stands_still() -> None
     pause = candidate.pause
 
     def late() -> float:
-        time.sleep(0.004)
+        CLOCK.sleep(0.004)
         return pause()
 
     candidate.pause = late  # type: ignore[method-assign]
@@ -205,7 +222,7 @@ def test_what_comes_before_the_request_counts_from_when_the_program_goes_on() ->
 
     def early() -> None:
         go_on()
-        time.sleep(0.004)
+        CLOCK.sleep(0.004)
 
     candidate.go_on = early  # type: ignore[method-assign]
 
@@ -220,7 +237,7 @@ def test_a_quick_answer_is_no_win() -> None:
     ask = reference.ask
 
     def slowly(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        time.sleep(0.003)
+        CLOCK.sleep(0.003)
         return ask(request, limit_s)
 
     reference.ask = slowly  # type: ignore[method-assign]
