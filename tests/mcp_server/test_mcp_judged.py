@@ -45,7 +45,7 @@ async def test_a_problem_is_solved_through_the_tools_alone(
     assert "incorrect" == failed["status"] and not re.search(r"expected -?\d", failed["evidence"])
     assert "correct" == checked["status"]
     assert ("correct", 2) == (repaired["status"], repaired["attempt"]), repaired["evidence"]
-    assert (2, False) == (best["attempt"], best["confirmed"])
+    assert (2, False) == (best["attempt"], best["reportable"])
     [one, two] = stark.load_run().tree.nodes
     assert (1, "debug") == (two.parent, two.action) and "incorrect" == one.evaluation.status
     stored = stark.load_run()

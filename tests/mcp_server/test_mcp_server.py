@@ -80,19 +80,19 @@ async def test_the_expert_s_loop(client: Client) -> None:
     first = await answer(
         client, "evaluate", problem="problem.py", candidate="kernel.py", idea="Fuse."
     )
-    assert (1, False) == (first["attempt"], first["confirmed"])
+    assert (1, False) == (first["attempt"], first["reportable"])
     source = f"{SOURCE}\n# unrolled\n"
     final = await answer(
         client, "evaluate", problem="problem.py", candidate=source, parent=1, final=True
     )
-    assert (2, True) == (final["attempt"], final["confirmed"])
+    assert (2, True) == (final["attempt"], final["reportable"])
 
     listed = await answer(client, "attempts")
     assert [(1, 0, "Fuse"), (2, 1, "")] == [
         (each["attempt"], each["parent"], each["idea"]) for each in listed["attempts"]
     ]
     best = await answer(client, "best", source=True)
-    assert (2, True, source) == (best["attempt"], best["confirmed"], best["source"])
+    assert (2, True, source) == (best["attempt"], best["reportable"], best["source"])
     assert [1] == best["unchecked"]
     assert "eager PyTorch takes" in (await answer(client, "profile"))["text"]
     [run] = stark.runs()
@@ -164,7 +164,7 @@ async def test_an_example_is_optimized_whatever_happens(
     asked = {"run": run, "attempts": 1, "model": "exec:sh model.sh"}
     best = await waited(client, await answer(client, "optimize", **asked))
 
-    assert run == best["run"] and best["confirmed"]
+    assert run == best["run"] and best["reportable"]
     result = stark.load_run(run)
     assert ["agent", "agent", "code"] == [node.role for node in result.tree.nodes]
     assert all(node.candidate and node.works for node in result.tree.nodes)
@@ -219,9 +219,9 @@ async def test_noisy_times_confirm_nothing(client: Client) -> None:
     assert "too noisy" in final["speedup"]
     assert (1, False, 1, False) == (
         final["attempt"],
-        final["confirmed"],
+        final["reportable"],
         best["attempt"],
-        best["confirmed"],
+        best["reportable"],
     )
 
 

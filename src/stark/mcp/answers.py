@@ -40,8 +40,8 @@ class Evaluated(Frozen):
     speedup: str | None
     """Over eager mode, with its 95 % interval; None unless the candidate is correct."""
 
-    confirmed: bool
-    """Whether the candidate passed the final check with a time that is not too noisy. Report only confirmed speedups."""
+    reportable: bool
+    """Whether the candidate passed the final check with a speedup that is not too noisy. Report no other speedups."""
 
     evidence: str
 
@@ -60,14 +60,14 @@ class Best(Frozen):
     run: str
     sentence: str
     attempt: int | None
-    confirmed: bool
+    reportable: bool
     """As of `evaluate`."""
 
     claims: tuple[str, ...]
     """Its speedup over each reference."""
 
     unchecked: tuple[int, ...]
-    """Attempts that seem at least as fast as a confirmed best kernel but had no final check."""
+    """Attempts that seem at least as fast as a best kernel that passed the final check, but had no final check."""
 
     source: str | None
 

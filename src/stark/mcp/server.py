@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 INSTRUCTIONS = """STARK judges GPU and CPU kernels that replace a PyTorch module. Begin with `problem`. Then repeat: \
 write a candidate, `check`, `evaluate`, `profile`. End with `evaluate` and final=true for the best attempt, and report \
-only what that confirmed. Never special-case the inputs, cache results between calls or otherwise work on the \
+only what it calls reportable. Never special-case the inputs, cache results between calls or otherwise work on the \
 measurement. `candidate` is the path of a Python file with a class ModelNew, or its source."""
 
 
@@ -117,7 +117,7 @@ class Tools:
             return self._bench.profile(run, attempt)
 
     def best(self, run: str = "last", source: bool = False) -> Best:
-        """The best kernel of a run, whether it is confirmed, and with `source` its code."""
+        """The best kernel of a run, whether its speedup may be reported, and with `source` its code."""
         with _errors_as_text():
             return self._bench.best(run, source)
 

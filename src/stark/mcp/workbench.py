@@ -119,7 +119,7 @@ class Workbench:
             repeated=kept is not None and kept.repeated,
             status=found.status,
             speedup=correct and speedup_text(correct.speedup_vs()),
-            confirmed=correct is not None and correct.effort == "promote" and not is_noisy(found),
+            reportable=correct is not None and correct.effort == "promote" and not is_noisy(found),
             evidence=explain(found, on_roofline=on_one_roofline(found, own)),
         )
 
@@ -185,7 +185,7 @@ class Workbench:
             run=document.run.id,
             sentence=document.headline.sentence,
             attempt=document.best,
-            confirmed=kernel is not None and kernel.confirmed and not kernel.speedup.too_noisy,
+            reportable=kernel is not None and kernel.confirmed and not kernel.speedup.too_noisy,
             claims=tuple(claim.text for claim in document.headline.claims),
             unchecked=tuple(faster),
             source=kernel.source if source and kernel else None,
