@@ -86,41 +86,24 @@ def parse_plan(reply: str, source: str | None, languages: Collection[str] = ()) 
     action = _taken(fields, "ACTION", "the plan").strip("*_").lower()
     if action not in ("edit", "rewrite"):
         raise ReplyError(f"ACTION is `{action}`. Write `ACTION: edit` or `ACTION: rewrite`.")
-    chosen = _language(fields, languages)
+    language = _language(fields, languages)
     strategy = _taken(fields, "STRATEGY", "the plan")
-    if action == "rewrite":
-        if languages and chosen is None:
-            raise ReplyError(
-                f"LANGUAGE of the rewrite is missing. Write `LANGUAGE: ` and one of {', '.join(languages)} below ACTION."
-            )
-        if fields:
-            raise ReplyError(
-                f"A rewrite names no anchors, yet {fields[0].word} follows the strategy. "
-                "Leave the anchors out, or write `ACTION: edit`."
-            )
+    if action == "edit":
+        anchors = _anchors(fields, source)
         return Plan(
-            action="rewrite",
-            title=title,
-            language=chosen,
-            techniques=techniques,
-            strategy=strategy,
+            action="edit", title=title, techniques=techniques, strategy=strategy, anchors=anchors
         )
-    if source is None:
+    if languages and language is None:
         raise ReplyError(
-            "There is no candidate to edit yet, so this plan must be a rewrite. "
-            "Write `ACTION: rewrite` and a STRATEGY without anchors."
+            f"LANGUAGE of the rewrite is missing. Write `LANGUAGE: ` and one of {', '.join(languages)} below ACTION."
         )
-    if not fields:
-        raise ReplyError("An edit names at least one ANCHOR. Add one, or write `ACTION: rewrite`.")
-    anchors = []
-    while fields:
-        anchors.append(_anchor(fields, source))
+    if fields:
+        raise ReplyError(
+            f"A rewrite names no anchors, yet {fields[0].word} follows the strategy. "
+            "Leave the anchors out, or write `ACTION: edit`."
+        )
     return Plan(
-        action="edit",
-        title=title,
-        techniques=techniques,
-        strategy=strategy,
-        anchors=ground(source, anchors),
+        action="rewrite", title=title, language=language, techniques=techniques, strategy=strategy
     )
 
 
@@ -301,6 +284,21 @@ def _taken(fields: list[_Field], word: str, owner: str) -> str:
     if not value:
         raise ReplyError(f"{word} of {owner} is empty. Write its content after `{word}:`.")
     return value
+
+
+def _anchors(fields: list[_Field], source: str | None) -> tuple[Anchor, ...]:
+    """Remove the fields of an edit's anchors, which are all that is left, and return the anchors."""
+    if source is None:
+        raise ReplyError(
+            "There is no candidate to edit yet, so this plan must be a rewrite. "
+            "Write `ACTION: rewrite` and a STRATEGY without anchors."
+        )
+    if not fields:
+        raise ReplyError("An edit names at least one ANCHOR. Add one, or write `ACTION: rewrite`.")
+    anchors = []
+    while fields:
+        anchors.append(_anchor(fields, source))
+    return ground(source, anchors)
 
 
 def _anchor(fields: list[_Field], source: str) -> Anchor:
