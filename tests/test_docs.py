@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 
 import stark
+from stark.evaluating import written_as
 from support.documents import DOCS, NOTES, ROOT, Block, blocks, guides, linked, without_code
 from support.executor import FakeExecutor
 from support.nodes import CPU, correct
@@ -340,7 +343,24 @@ def test_a_policy_of_your_own(names: dict[str, Any]) -> None:
     assert Selection(parent=REFERENCE, action="improve") == selected
 
 
+INTERPRETED = """
+x = torch.randn(33, 70)
+torch.testing.assert_close(ModelNew()(x), torch.relu(x) ** 2)
+"""
+
+
+def test_a_kernel_of_your_own(tmp_path: Path) -> None:
+    [kernel] = python_of("docs/evaluation.md")
+
+    assert ("triton",) == written_as("my_kernel.py", kernel.text).languages
+    pytest.importorskip("triton")
+    file = tmp_path / "my_kernel.py"
+    file.write_text(kernel.text + INTERPRETED)
+    subprocess.run([sys.executable, file], env={**os.environ, "TRITON_INTERPRET": "1"}, check=True)
+
+
 def test_all_examples_in_python_are_run() -> None:
-    tested = "README.md docs/cases.md docs/deploy.md docs/extending.md docs/hotspots.md docs/own-model.md docs/python.md"
+    tested = "README.md docs/cases.md docs/deploy.md docs/evaluation.md docs/extending.md docs/hotspots.md docs/own-model.md"
+    tested += " docs/python.md"
 
     assert sorted(tested.split()) == sorted({block.page for block in all_blocks("python")})

@@ -16,7 +16,7 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.judging import Limits
 from stark.core.measurement import Speedup
 from stark.deploy.certificate import CERTIFICATE, package_folder
-from stark.deploy.verify import ON_ONE_CORE, TOO_NOISY, Verification, agreement, averify
+from stark.deploy.verify import TOO_NOISY, Verification, agreement, averify
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import language
 from stark.report.verification import verification_junit, verification_markdown
@@ -131,15 +131,22 @@ async def test_a_doubled_claim_is_refused(folder: Path, keys: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(
-    "changes", [{"name": "Another CPU"}, {"architecture": "riscv64"}, {"processors": 4}]
+    ("changes", "reason"),
+    [
+        ({"name": "Another CPU"}, "the claim is about another device: Invented CPU"),
+        ({"architecture": "riscv64"}, "the claim is about another device: Invented CPU"),
+        ({"processors": 1}, "the claim is about 8 cores, and STARK may use 1 core here"),
+    ],
 )
-async def test_a_foreign_device_is_refused(folder: Path, changes: dict[str, Any]) -> None:
+async def test_a_foreign_device_is_refused(
+    folder: Path, changes: dict[str, Any], reason: str
+) -> None:
     executor = judged(correct(0.5), **changes)
 
     found = await averify(folder, judge=executor)
 
     assert "refused" == found.outcome
-    assert "the claim is about another device: Invented CPU" in found.reasons[0]
+    assert found.reasons[0].startswith(reason)
     assert [] == executor.promoted
 
 
@@ -157,9 +164,13 @@ async def test_a_noisy_claim_is_judged_and_gets_no_verdict(folder: Path) -> None
     change(folder, widen)
 
     found = await averify(folder, judge=judged(correct(0.5)))
+    change(folder, lambda document: document["device"].update({"processors": 1}))
+    on_one = await averify(folder, judge=judged(correct(0.5), processors=1))
     wrong = await averify(folder, judge=judged(failure("incorrect")))
 
-    assert ("no verdict", TOO_NOISY + ON_ONE_CORE) == (found.outcome, found.reasons[0])
+    assert "no verdict" == found.outcome == on_one.outcome
+    assert found.reasons[0].startswith(TOO_NOISY) and "taskset -c 0" in found.reasons[0]
+    assert TOO_NOISY == on_one.reasons[0], "it was on one core already"
     assert "refused" == wrong.outcome
 
 

@@ -12,7 +12,7 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_file
 from stark.cli.settings import Settings
 from stark.core.errors import UsageError
-from stark.deploy.verify import ON_ONE_CORE, averify
+from stark.deploy.verify import averify, or_on_one_core
 from stark.explain.run import mode_line
 from stark.options import checked_options
 from stark.report.verification import verification_junit, verification_markdown
@@ -36,7 +36,7 @@ def export(run: str, folder: Path, attempt: int | None, settings: Settings) -> N
     if kernel.speedup.too_noisy:
         consoles.say(
             "The speedup was too noisy, so `stark verify` can give no verdict on it; search again while no other programs "
-            f"run{ON_ONE_CORE if kernel.evaluation.device.kind == 'cpu' else ''}."
+            f"run{or_on_one_core(kernel.evaluation.device)}."
         )
 
 

@@ -45,9 +45,6 @@ TOO_NOISY = (
     "the kernel is correct, but its claimed speedup was measured on a busy machine and is too noisy to compare; search and "
     "export again while no other programs run"
 )
-ON_ONE_CORE = ", and with `taskset -c 0` before the command"
-"""What gives times that can be compared on a CPU."""
-
 Outcome = Literal["confirmed", "refused", "no verdict"]
 
 
@@ -88,6 +85,13 @@ class Verification(Frozen):
                 f"speedup vs {name}: claimed {speedup_text(claim, named=False)}, now {found}"
             )
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+
+def or_on_one_core(device: Device) -> str:
+    """What else to do about noise there. All three commands need it: another number of cores is another device."""
+    if device.kind != "cpu" or device.processors == 1:
+        return ""
+    return "; or search, export and verify with `taskset -c 0` before each command"
 
 
 async def averify(
@@ -197,18 +201,21 @@ def _undeclared(declared: Declared, claimed: Certificate) -> Iterator[str]:
 
 def _foreign(claimed: Device, here: Device) -> Iterator[str]:
     """Why a claim is not about this device."""
-    alike = claimed.kind == here.kind and claimed.name == here.name
-    if claimed.kind == "cpu":
-        alike = alike and claimed.processors == here.processors
-    if not alike or claimed.architecture != here.architecture:
+    named = [(each.kind, each.name, each.architecture) for each in (claimed, here)]
+    if named[0] != named[1]:
         yield (
-            f"the claim is about another device: {_device_text(claimed)}; this is {_device_text(here)}"
+            f"the claim is about another device: {claimed.name} ({claimed.architecture}); this is "
+            f"{here.name} ({here.architecture})"
+        )
+    elif claimed.kind == "cpu" and claimed.processors != here.processors:
+        yield (
+            f"the claim is about {_cores(claimed)}, and STARK may use {_cores(here)} here (as by `taskset` or a "
+            "container's limit): verify with as many, or search and export again"
         )
 
 
-def _device_text(device: Device) -> str:
-    cores = f", {device.processors} cores" if device.kind == "cpu" else ""
-    return f"{device.name} ({device.architecture}{cores})"
+def _cores(device: Device) -> str:
+    return f"{device.processors} core{'' if device.processors == 1 else 's'}"
 
 
 def _compared(
@@ -248,15 +255,15 @@ def _unclear(
     claimed: Certificate, pairs: Mapping[str, tuple[Speedup, Speedup | None]]
 ) -> Iterator[str]:
     """Why correct claims cannot be compared. `pairs` are the claims that are not too noisy, with the new measurements."""
-    quietly = ON_ONE_CORE if claimed.device.kind == "cpu" else ""
+    otherwise = or_on_one_core(claimed.device)
     if claimed.speedups["eager"].too_noisy:
-        yield f"{TOO_NOISY}{quietly}"
+        yield f"{TOO_NOISY}{otherwise}"
     for name, (_, new) in pairs.items():
         if new is None:
             yield f"the speedup vs {name} was not measured; try again"
         elif new.too_noisy:
             yield (
-                f"the speedup vs {name} is too noisy now; try again while no other programs run{quietly}"
+                f"the speedup vs {name} is too noisy now; try again while no other programs run{otherwise}"
             )
 
 
