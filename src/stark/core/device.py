@@ -55,7 +55,9 @@ class Device(Frozen):
     @property
     def size(self) -> str:
         """The memory of a GPU, or the cores of a CPU."""
-        return f"{self.memory_gb:.0f} GB" if self.kind == "cuda" else f"{self.processors} cores"
+        if self.kind == "cuda":
+            return f"{self.memory_gb:.0f} GB"
+        return f"{self.processors} core{'' if self.processors == 1 else 's'}"
 
     @property
     def launch_ms(self) -> float:

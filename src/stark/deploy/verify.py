@@ -209,13 +209,9 @@ def _foreign(claimed: Device, here: Device) -> Iterator[str]:
         )
     elif claimed.kind == "cpu" and claimed.processors != here.processors:
         yield (
-            f"the claim is about {_cores(claimed)}, and STARK may use {_cores(here)} here (as by `taskset` or a "
+            f"the claim is about {claimed.size}, and STARK may use {here.size} here (as by `taskset` or a "
             "container's limit): verify with as many, or search and export again"
         )
-
-
-def _cores(device: Device) -> str:
-    return f"{device.processors} core{'' if device.processors == 1 else 's'}"
 
 
 def _compared(

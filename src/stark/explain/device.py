@@ -77,9 +77,10 @@ def _facts(reference: Reference) -> Iterator[str]:
 
 
 def _device_facts(device: Device) -> Iterator[str]:
-    processors = "cores" if device.kind == "cpu" else "streaming multiprocessors"
-    threads = f"; a candidate gets {device.threads} OpenMP threads" if device.threads else ""
-    yield f"{device.name} ({device.architecture}), {device.processors} {processors}{threads}"
+    processor = "core" if device.kind == "cpu" else "streaming multiprocessor"
+    processors = counted(device.processors, processor)
+    threads = device.threads and f"; a candidate gets {counted(device.threads, 'OpenMP thread')}"
+    yield f"{device.name} ({device.architecture}), {processors}{threads or ''}"
     if device.features:
         yield f"instruction sets: {', '.join(device.features)}"
     smaller = " with arrays far beyond the caches, more with smaller ones"

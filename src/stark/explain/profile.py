@@ -198,7 +198,7 @@ def _achieved(profiled: Profiled) -> str:
         parts.append(f"{profile.own_share:.0%} of kernel time in custom kernels")
     if profile.busy_cores is not None:
         cores = profiled.device.processors
-        parts.append(f"{min(profile.busy_cores, cores):.1f} of {cores} cores busy")
+        parts.append(f"{min(profile.busy_cores, cores):.1f} of {counted(cores, 'core')} busy")
     if profile.alone and not profiled.noisy and profiled.likeliest.kind != "cores":
         threads = profiled.device.threads or profiled.device.processors
         parts.append(f"{threads} threads are {profile.alone:.1f} times as fast as one")

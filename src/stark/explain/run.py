@@ -225,5 +225,5 @@ def estimate_line(expected: Estimate, budget: Budget) -> str:
     limits = budget_line(budget)
     return (
         f"estimate for {counted(expected.attempts, 'attempt')}: {counted(expected.calls, 'model call')}, "
-        f"{expected.tokens / 1e6:.2g} M tokens (thinking excluded), {cost}, {expected.minutes:.0f} minutes; limits: {limits}"
+        f"{expected.tokens / 1e6:.2g} M tokens (thinking excluded), {cost}, {counted(round(expected.minutes), 'minute')}; limits: {limits}"
     )
