@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
@@ -134,6 +135,13 @@ def test_weights_of_another_dtype_are_named(model: Stack) -> None:
     assert said in str(applied.report())
     model.float()
     assert {} == applied.report().idle
+
+
+def test_a_kernel_without_its_final_check_is_refused(model: Stack) -> None:
+    unchecked = dataclasses.replace(kernel(), confirmed=False)
+
+    with pytest.raises(stark.UsageError, match="attempt 1 has not passed the final check"):
+        stark.apply(model, unchecked)
 
 
 def test_a_class_is_no_model() -> None:

@@ -53,7 +53,7 @@ def apply(
         object is also a context manager.
 
     Raises:
-        UsageError: The kernel cannot be imported, or fits no module; the message has the reasons.
+        UsageError: The kernel has not passed the final check, cannot be imported, or fits no module; the message says why.
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"a kernel is put into an instance of nn.Module, not into {_what(model)}")
@@ -72,6 +72,11 @@ def _load(kernel: Kernel | str | Path | None) -> guard.Kernel:
     if kernel is None:
         raise UsageError("there is no kernel: no attempt of the run was correct; search on")
     if not isinstance(kernel, str | Path):
+        if not kernel.confirmed:
+            raise UsageError(
+                f"attempt {kernel.attempt} has not passed the final check: resume its run, or save the kernel, read it and "
+                "apply the file"
+            )
         return _of_file(_written(kernel.file))
     path = Path(kernel)
     if path.is_dir():
