@@ -4,12 +4,14 @@ import copy
 import io
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from deploy_samples import KERNEL, PROBLEM, kernel
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from userpkg.blocks import Config, Gated, Stack
 
 from stark.deploy import guard
@@ -463,6 +465,33 @@ def test_pickles_and_saved_models_are_what_they_were(
         assert own.layers[0].__dict__.keys() == loaded.layers[0].__dict__.keys()
         assert torch.equal(own(*inputs()), loaded(*inputs()))
     assert (0, {}) == ran(applied)
+
+
+@pytest.fixture
+def one_process(tmp_path: Path) -> Iterator[None]:
+    """A group of one process, for DistributedDataParallel."""
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("wrapped_first", [False, True])
+def test_a_distributed_model_trains_with_the_kernel(
+    model: Stack, own: Stack, one_process: None, wrapped_first: bool
+) -> None:
+    made = kernel(problem=f"BACKWARD = True\n{PROBLEM}", name=f"distributed_{wrapped_first}")
+    wrapped = DistributedDataParallel(model) if wrapped_first else None
+    applied = guard.apply(wrapped or model, made)
+    wrapped = wrapped or DistributedDataParallel(model)
+
+    with torch.enable_grad():
+        wrapped(*inputs()).sum().backward()
+        own(*inputs()).sum().backward()
+
+    assert (2, {}) == ran(applied)
+    for found, expected in zip(model.parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, expected.grad)
 
 
 def test_replicas_run_the_original(model: Stack, applied: guard.Applied) -> None:
