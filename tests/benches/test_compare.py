@@ -5,6 +5,7 @@ import random
 import pytest
 
 from stark.benches.compare import Difference, compare
+from stark.benches.metrics import best_within
 from stark.benches.results import Result
 from support.benches import attempt, kernel, result
 
@@ -104,3 +105,29 @@ def test_the_same_results_give_the_same_intervals() -> None:
     found = differences(ours, theirs)
     assert found["geomean"].low is not None
     assert found == differences(ours, theirs)
+
+
+def spending(strategy: str, *attempts: tuple[float | None, int]) -> list[Result]:
+    """A run whose attempts have these speedups and tokens."""
+    made = tuple(attempt(id, ratio) for id, (ratio, _) in enumerate(attempts, 1))
+    [best] = sorted(ratio or 0.0 for ratio, _ in attempts)[-1:]
+    run = result("a", kernel(best), made, strategy=strategy)
+    tokens = {id: spent for id, (_, spent) in enumerate(attempts, 1)}
+    return [run._replace(outcome=run.outcome._replace(tokens=tokens))]
+
+
+def test_at_equal_tokens_the_run_that_spent_more_is_cut_off() -> None:
+    team = spending("stark", (2.0, 300), (None, 300), (6.0, 300))
+    cheap = spending("sampling", (1.5, 200), (3.0, 200), (2.5, 200))
+
+    found = differences(team, cheap)
+
+    assert pytest.approx(2.0) == found["geomean"].value
+    # 600 tokens: two attempts of the team, all of the other.
+    assert pytest.approx(2.0 / 3.0) == found["equal_tokens"].value
+
+
+def test_what_fits_exactly_counts_and_nothing_is_found_for_too_few_tokens() -> None:
+    [run] = spending("stark", (None, 100), (2.0, 100))
+
+    assert [1.0, 1.0, 2.0] == [best_within(run, tokens) for tokens in (50, 199, 200)]

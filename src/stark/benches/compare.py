@@ -12,11 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean, quantiles
 
-from stark.benches.metrics import FAILED
+from stark.benches.metrics import FAILED, best_within
 from stark.benches.results import Result
 from stark.core.base import Frozen
 
-METRICS = ("success", "fast_1", "fast_2", "correct_share", "geomean")
+METRICS = ("success", "fast_1", "fast_2", "correct_share", "geomean", "equal_tokens")
+RATIOS = ("geomean", "equal_tokens")
+"""The metrics whose values are ratios of speedups instead of differences. `geomean`: of the best kernels over all runs.
+`equal_tokens`: of the search's best speedups, where the run that spent more tokens is cut off at those of the other one."""
+
 RESAMPLES = 2000
 
 MIN_PROBLEMS = 6
@@ -36,7 +40,7 @@ class Difference(Frozen):
     """Number of problems that both strategies ran with at least one seed in common."""
 
     metric: str
-    """One of `METRICS`. The values of `geomean` (over all runs) are ratios, those of the other metrics differences."""
+    """One of `METRICS`."""
 
     value: float
     low: float | None
@@ -45,8 +49,8 @@ class Difference(Frozen):
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes the value of no difference: 1 for `geomean`, 0 for the other metrics."""
-        none = 1.0 if self.metric == "geomean" else 0.0
+        """Whether the interval excludes the value of no difference: 1 for ratios, 0 for the other metrics."""
+        none = 1.0 if self.metric in RATIOS else 0.0
         return self.low is not None and self.high is not None and not self.low <= none <= self.high
 
 
@@ -55,7 +59,7 @@ def compare(
 ) -> list[Difference]:
     """The difference in each metric; empty if the strategies have no pair of problem and seed in common.
 
-    Each metric is averaged over each problem's seeds, then over problems; `geomean` averages logarithms. The
+    Each metric is averaged over each problem's seeds, then over problems; ratios are averaged as logarithms. The
     interval comes from Efron's percentile bootstrap: problems are drawn with replacement, and the interval reaches
     from the 2.5th to the 97.5th percentile of the means over the drawn problems. All metrics use the same draws. A
     fixed seed makes the draws reproducible.
@@ -67,7 +71,7 @@ def compare(
     drawn = [_means(rng.choices(rows, k=len(rows))) for _ in range(RESAMPLES)]
     found = []
     for metric, value, means in zip(METRICS, _means(rows), zip(*drawn, strict=True), strict=True):
-        finish = math.exp if metric == "geomean" else float
+        finish = math.exp if metric in RATIOS else float
         low, *_, high = map(finish, quantiles(means, n=40, method="inclusive"))
         enough = len(rows) >= MIN_PROBLEMS
         found.append(
@@ -86,7 +90,7 @@ def compare(
 
 
 def _values(result: Result) -> tuple[float, ...]:
-    """One run's contribution to each of `METRICS`."""
+    """One run's contribution to each of `METRICS` but the last, which depends on both runs."""
     speedup, attempts = result.speedup("eager"), result.outcome.made
     return (
         float(speedup is not None),
@@ -98,7 +102,10 @@ def _values(result: Result) -> tuple[float, ...]:
 
 
 def _minus(a: Result, b: Result) -> tuple[float, ...]:
-    return tuple(left - right for left, right in zip(_values(a), _values(b), strict=True))
+    tokens = min(sum(one.outcome.tokens.values()) for one in (a, b))
+    equal_tokens = math.log(best_within(a, tokens) / best_within(b, tokens))
+    own = (left - right for left, right in zip(_values(a), _values(b), strict=True))
+    return *own, equal_tokens
 
 
 def _means(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from statistics import fmean, median
 
 from pydantic import Field, computed_field
@@ -232,6 +233,17 @@ def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:
     """
     courses = [_course(result.search_speedups, attempts) for result in results]
     return [geomean(values) for values in zip(*courses, strict=True)]
+
+
+def best_within(result: Result, tokens: int) -> float:
+    """The best speedup against eager after the attempts whose calls took at most `tokens` tokens together.
+
+    As in `best_by_attempt`, measured by the search; 1 without a correct kernel. Attempts count in the order in which they
+    finished, and the first one that exceeds the limit ends the run.
+    """
+    spent = accumulate(result.outcome.tokens.get(one.id, 0) for one in result.outcome.made)
+    affordable = sum(total <= tokens for total in spent)
+    return [FAILED, *_course(result.search_speedups, affordable)][-1]
 
 
 def _course(speedups: Sequence[Speedup | None], length: int) -> list[float]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from stark.benches.compare import MIN_PROBLEMS, Difference
+from stark.benches.compare import MIN_PROBLEMS, RATIOS, Difference
 from stark.benches.metrics import FAST_PS, REFERENCES, Against, Summary
 from stark.benches.report import Report
 from stark.benches.results import Result
@@ -167,7 +167,7 @@ def _repaired(one: Summary) -> str:
 
 
 def _difference(one: Difference, value: float) -> str:
-    return _times(value) if one.metric == "geomean" else f"{100 * value:+.1f} points"
+    return _times(value) if one.metric in RATIOS else f"{100 * value:+.1f} points"
 
 
 def _interval(one: Difference) -> str:
@@ -291,8 +291,9 @@ _FAST_P = _Table[Against](
 _DIFFERENCES = _Table[Difference](
     "Differences",
     "The first strategy's metric minus the other's, on the same problems and seeds; for the geomean over all runs, "
-    f"the ratio of the two. Intervals come from a paired bootstrap over problems and need at least {MIN_PROBLEMS} problems. "
-    "A star: the whole interval lies on one side of 0 (for the geomean, of 1).",
+    "the ratio of the two. equal_tokens: the ratio of the search's best speedups, the run that spent more tokens cut off at "
+    f"those of the other one. Intervals come from a paired bootstrap over problems and need at least {MIN_PROBLEMS} problems. "
+    "A star: the whole interval lies on one side of 0 (for ratios, of 1).",
     ("level", "strategies", "problems", "metric"),
     {
         "difference": lambda one: _difference(one, one.value),

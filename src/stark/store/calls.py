@@ -52,3 +52,10 @@ def read_spent(connection: Connection, *which: ColumnElement[bool]) -> dict[str,
     for run_id, role, *spent in connection.execute(query):
         found[run_id][role] = Spent(**dict(zip(Spent.model_fields, spent, strict=True)))
     return dict(found)
+
+
+def read_tokens(connection: Connection, *which: ColumnElement[bool]) -> dict[int, int]:
+    """The input and output tokens of one run's answered calls that meet these conditions, by attempt."""
+    tokens = func.sum(CallRow.input_tokens + CallRow.output_tokens)
+    query = select(CallRow.attempt, tokens).where(CallRow.outcome == "answered", *which)
+    return {id: int(found) for id, found in connection.execute(query.group_by(CallRow.attempt))}

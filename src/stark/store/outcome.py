@@ -15,7 +15,7 @@ from stark.core.reference import Reference
 from stark.core.run import Ended
 from stark.core.standing import standing
 from stark.core.usage import Spent
-from stark.store.calls import read_spent
+from stark.store.calls import read_spent, read_tokens
 from stark.store.schema import AttemptRow, CallRow, ElsewhereRow, NodeRow, PromotionRow, RunRow
 
 
@@ -101,6 +101,9 @@ class Outcome(NamedTuple):
     elapsed_s: float
     """Active time of the run when the last counted attempt finished."""
 
+    tokens: Mapping[int, int] = MappingProxyType({})
+    """Input and output tokens of the answered calls, by attempt."""
+
     classes: Mapping[str, Mapping[int, CheckedOn]] = MappingProxyType({})
     """The final checks by kind of machine and attempt, those of the run's own kind first. Empty for a run on one kind."""
 
@@ -155,6 +158,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         best=best,
         roles=read_spent(connection, *counted(CallRow)).get(run_id, {}),
         elapsed_s=connection.scalar(elapsed_s) or 0.0,
+        tokens=read_tokens(connection, *counted(CallRow)),
         classes=_read_classes(connection, run_id, after),
         taught_by=tuple(each["run"] for each in run.body["config"].get("lessons") or ()),
     )
