@@ -20,15 +20,10 @@ from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.deploy.embedded import guard_source
-from stark.explain.evaluation import accuracy_text, objective_text, verdict
+from stark.explain.evaluation import accuracy_text, objective_text, shapes_text, verdict
 from stark.explain.numbers import milliseconds
 from stark.languages import language
 
-_OTHER_SHAPES = {
-    None: "other shapes and dtypes were not tried",
-    True: "two other shapes passed too; other dtypes were not tried",
-    False: "WRONG at other shapes, so use the kernel for these shapes only",
-}
 _VERIFIED = "verified and timed with the forward pass: of floating-point inputs and of parameters"
 _BACKWARD = (
     "the source defines a backward pass, which was NOT verified; apply and Guarded run the original"
@@ -130,7 +125,10 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
         ", ".join(map(str, each.inputs)) for each in reference.cases.values() or [reference]
     )
     passes = "forward and backward" if run.problem.declared.backward else "the forward pass"
-    yield "Verified", f"{passes} on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
+    yield (
+        "Verified",
+        f"{passes} on {inputs}; {shapes_text(correct) or 'no other shapes were tried'}",
+    )
     yield (
         "Accuracy",
         f"{accuracy_text(accuracy)}; relative RMS, against the reference in {accuracy.oracle}",

@@ -6,6 +6,7 @@ and propagates.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -45,6 +46,9 @@ from stark.explain.evaluation import evidence
 from stark.languages import language
 
 Result = TypeVar("Result", bound=EvaluationBase)
+
+SHAPES_S = 5.0
+"""Seconds after which two other shapes are enough, however many there are."""
 
 
 def check_statically(attempt: Attempt, device: Device) -> None:
@@ -133,9 +137,9 @@ def generalizes(
     """Return whether a correct candidate is correct at other shapes too, the shapes tried, and a warning per failure.
 
     `variants` yields each changed constant as text, such as `N = 33`, with the changed problem. The
-    first returned value is None if no variant could be tried.
+    first returned value is None if no variant could be tried. After `SHAPES_S`, two variants are enough.
     """
-    tried, failures = [], []
+    tried, failures, begin = [], [], time.monotonic()
     for change, prepared in variants:
         attempt = Attempt(request.model_copy(update={"effort": "search"}), patience)
         try:
@@ -149,6 +153,8 @@ def generalizes(
                 continue  # the original problem, which is loaded too, may take the memory
             failures.append(f"shape-specialized: {verdict.evaluation.status} with {change}")
         tried.append(change)
+        if len(tried) > 1 and time.monotonic() - begin > SHAPES_S:
+            break
     return (not failures if tried else None), tuple(tried), tuple(failures)
 
 

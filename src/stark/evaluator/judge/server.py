@@ -74,8 +74,8 @@ WATCH_S = 0.5
 PROBE_S = 20.0
 """Seconds within which a working device must answer."""
 
-SHAPES_TRIED = 2
-"""Largest number of other shapes at which effort `promote` verifies a candidate."""
+SHAPES_TRIED = 3
+"""Largest number of other shapes at which effort `promote` verifies a candidate: batch, length and width of most problems."""
 
 
 @dataclass(frozen=True)
