@@ -48,20 +48,28 @@ def _described(value: Any) -> str:
 
 def kind_of(module: nn.Module) -> str:
     """The class as `package.module:QualifiedName`."""
-    return f"{type(module).__module__}:{type(module).__qualname__}"
+    return name_of(type(module))
 
 
-def definition(name: str) -> str:
-    """What `package.module:name` is now: the digest of its source, or a described value. Raises LookupError."""
+def name_of(kind: type) -> str:
+    """A class as `package.module:QualifiedName`."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def named(name: str) -> Any:
+    """What `package.module:name` is now, None if there is nothing. Raises LookupError if the module is not imported."""
     home, _, path = name.partition(":")
     if home not in sys.modules:
         raise LookupError(f"{home} is not imported")
     value: Any = sys.modules[home]
     for part in path.split("."):
-        value = vars(value).get(part)
-        if value is None:
-            return "None"
-    return code(value)
+        value = getattr(value, "__dict__", {}).get(part)
+    return value
+
+
+def definition(name: str) -> str:
+    """The digest of the source of what `named` finds, or its description. Raises LookupError."""
+    return code(named(name))
 
 
 def code(value: Any) -> str:

@@ -220,9 +220,7 @@ def bind(module: nn.Module, kernel: Kernel, applied: Applied) -> Bound:
         raise Misfit("it has a kernel already")
     if module.__dict__.get("forward") is not None:
         raise Misfit("its forward was replaced on the instance")
-    check_structure(module, kernel)
-    bound = Bound(module, kernel, applied)
-    check_state(bound)
+    bound = fitted(module, kernel, applied)
     own = module.__dict__
     own["_stark"] = bound
     for name, function in INSTEAD.items():
@@ -231,9 +229,19 @@ def bind(module: nn.Module, kernel: Kernel, applied: Applied) -> Bound:
     return bound
 
 
+def fitted(module: nn.Module, kernel: Kernel, applied: Applied) -> Bound:
+    """The module with the kernel, before anything of it is replaced. Raises Misfit."""
+    check_structure(module, kernel)
+    bound = Bound(module, kernel, applied)
+    check_state(bound)
+    return bound
+
+
 def check_structure(module: nn.Module, kernel: Kernel) -> None:
-    """Raise Misfit unless the submodules and the names of the state are those of the reference."""
+    """Raise Misfit unless the class, the submodules and the names of the state are those that were captured."""
     contract = kernel.contract_for(module)
+    if contract.original not in (None, kind_of(module)):
+        raise Misfit(f"it is a {kind_of(module)}, not a {contract.original}")
     if any(len(case.inputs) != len(contract.arguments) for case in contract.cases):
         raise Misfit("the problem does not name the arguments that get_inputs gives")
     own = dict(module.named_modules())
@@ -257,7 +265,7 @@ def check_state(bound: Bound) -> None:
         found, expected = tuple(parts.tensors[name]().shape), bound.contract.state[name].shape
         if found != expected:
             raise Misfit(f"{name} has the shape {list(found)}, not {list(expected)}")
-    if fault := parts.attributes() or parts.code() or parts.untied():
+    if fault := parts.overridden() or parts.attributes() or parts.code() or parts.untied():
         raise Misfit(": ".join(fault))
 
 
@@ -310,9 +318,7 @@ def forward_for(module: nn.Module, kernel: Kernel) -> Callable[..., Any]:
     if late.forward is None:
         replaced = own.pop("forward", None)
         try:
-            check_structure(module, kernel)
-            bound = Bound(module, kernel, Applied())
-            check_state(bound)
+            bound = fitted(module, kernel, Applied())
             late.forward = types.MethodType(bound.forward, module)
         except Misfit:
             late.forward = types.MethodType(type(module).forward, module)

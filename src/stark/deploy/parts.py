@@ -6,16 +6,17 @@ Standalone: needs torch and the standard library only, since it is copied into k
 from __future__ import annotations
 
 import copy
+import enum
+import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from stark.capturing.described import definition, described
-from stark.capturing.forms import tensors_in
+from stark.capturing.described import NAMED, definition, described, name_of, named
 from stark.deploy.contract import Contract, attribute
 from stark.deploy.shell import getters
 from stark.deploy.source import PLAIN, strided
@@ -33,9 +34,8 @@ class Parts:
     def __init__(self, module: nn.Module, contract: Contract) -> None:
         self.module, self.contract = module, contract
         self.original = type(module).forward
-        parts = dict(module.named_modules())
-        self.classes = {path: type(part) for path, part in parts.items()}
-        self.forwards = {path: part.__dict__.get("forward") for path, part in parts.items()}
+        self.classes = {path: type(part) for path, part in module.named_modules()}
+        self.forwards = {kind: kind.forward for kind in self.classes.values()}
         self.tensors = getters(module)
         self.state = [name for name in contract.state if name in self.tensors]
         """The contract's state without constants of the reference, which the module has not."""
@@ -44,6 +44,7 @@ class Parts:
         """What differs from what was verified; `misplaced` says what is wrong with a tensor's memory."""
         return (
             self._submodules()
+            or self.overridden()
             or self.attributes()
             or self.code()
             or self._tensors(misplaced)
@@ -52,19 +53,24 @@ class Parts:
         )
 
     def _submodules(self) -> Reason | None:
-        if type(self.module).forward is not self.original:
-            return "the class has another forward than when it was bound", ""
         parts = dict(self.module.named_modules())
         for path in {**self.classes, **parts}:
             part = parts.get(path)
             if part is None or type(part) is not self.classes.get(path):
                 return "a submodule was added, replaced or removed", path
-            forward = part.__dict__.get("forward")
-            if path and forward is not self.forwards[path] and "_stark" not in part.__dict__:
-                return "a submodule's forward was replaced", path
+            if type(part).forward is not self.forwards[type(part)]:
+                return "the class has another forward than when it was bound", path
             if path and any(getattr(part, hooks) for hooks in HOOKS):
                 return "a submodule has hooks", path
         return ("all modules have hooks", "") if any(GLOBAL_HOOKS) else None
+
+    def overridden(self) -> Reason | None:
+        """A submodule whose forward another library has replaced on the instance, as accelerate does."""
+        for path, part in self.module.named_modules():
+            bound = part.__dict__.get("_stark")
+            if path and "forward" in part.__dict__ and (bound is None or bound.was_replaced):
+                return "a submodule's forward was replaced", path
+        return None
 
     def attributes(self) -> Reason | None:
         """An attribute with another value than verified."""
@@ -85,14 +91,24 @@ class Parts:
         return None
 
     def code(self) -> Reason | None:
-        """A function, method or global constant of the original that is not as captured."""
+        """A function, method, class or global constant of the original that is not as captured."""
+        differs = "the original's code differs from what was captured"
         for name, expected in self.contract.code.items():
             try:
                 found = definition(name)
             except LookupError as why:
                 found = str(why.args[0])
             if found != expected:
-                return "the original's code differs from what was captured", name
+                return differs, name
+        for path, part in self.module.named_modules() if self.contract.original else ():
+            for kind in type(part).__mro__:
+                if _defined_again(kind):
+                    return differs, f"{name_of(kind)} was defined again"
+            for leaf, home in _methods(part, self.contract):
+                if leaf in part.__dict__ and leaf != "forward" and not _is_cached(home, leaf):
+                    return differs, f"{path}.{leaf}".lstrip(".")
+                if f"{name_of(home)}.{leaf}" not in self.contract.code:
+                    return differs, f"{name_of(home)}.{leaf}"
         return None
 
     def _tensors(self, misplaced: Callable[[torch.Tensor], Reason | None]) -> Reason | None:
@@ -134,10 +150,11 @@ class Parts:
         if gpu is not None:
             names["current"] = torch.cuda.current_device
             yield f"current() == {gpu}"
-        names |= {"kind": type(module), "own": type(module).forward}
-        yield "kind.forward is own"
-        for index, full in enumerate(contract.code):
-            yield from _same_global(full, str(index), names)
+        for index, (kind, forward) in enumerate(self.forwards.items()):
+            names |= {f"kind{index}": kind, f"own{index}": forward}
+            yield f"kind{index}.forward is own{index}"
+        tests = (_same_global(full, str(i), names) for i, full in enumerate(contract.code))
+        yield from dict.fromkeys(test for each in tests for test in each)
         for index, (path, part) in enumerate(module.named_modules()):
             yield from self._same_part(path, part, str(index), names)
         for index, name in enumerate(self.state):
@@ -149,16 +166,21 @@ class Parts:
         names[f"g{index}"] = part.__dict__
         if self.contract.training is not None:
             yield f"g{index}['training'] is {self.contract.training}"
-        if path:
-            names[f"f{index}"] = part.__dict__.get("forward")
+        if path and "forward" in part.__dict__:
+            names[f"f{index}"] = part.__dict__["forward"]
             yield f"g{index}.get('forward') is f{index}"
+        elif path:
+            yield f"'forward' not in g{index}"
+        for leaf, home in _methods(part, self.contract):
+            if leaf != "forward" and not _is_cached(home, leaf):
+                yield from _not_nearer(part, leaf, index, names)
         for place, (leaf, child) in enumerate(part._modules.items()):
             names |= {f"m{index}": part._modules, f"c{index}_{place}": child}
             yield f"m{index}.get({leaf!r}) is c{index}_{place}"
         for place, name in enumerate(self.contract.attributes.get(path, ())):
             if not self.contract.changes_tensors:
-                yield from _same_version(part, name, f"g{index}")
-            yield from _same_attribute(part, name, f"g{index}", f"a{index}_{place}", names)
+                yield from _same_buffer(part, name, index, str(place), names)
+            yield from _same_attribute(part, name, index, str(place), names)
 
     def _same_tensor(self, name: str, index: str, names: dict[str, Any]) -> Iterator[str]:
         form, getter = self.contract.state[name], self.tensors[name]
@@ -175,47 +197,120 @@ class Parts:
             yield f"c{index}()" if form.contiguous else strided(f"p{index}", form)
 
 
+def _defined_again(kind: type) -> bool:
+    """Whether a class's name stands for another class now. Classes of functions have no such name."""
+    try:
+        found = named(name_of(kind))
+    except LookupError:
+        return False
+    return isinstance(found, type) and found is not kind
+
+
+def _methods(part: nn.Module, contract: Contract) -> Iterator[tuple[str, type]]:
+    """Captured methods and properties of a submodule, each with the class where it is found now."""
+    kinds = type(part).__mro__
+    homes = set(map(name_of, kinds))
+    for home, _, leaf in (name.rpartition(".") for name in contract.code):
+        if home in homes:
+            yield leaf, next((kind for kind in kinds if leaf in vars(kind)), kinds[-1])
+
+
+def _is_cached(home: type, leaf: str) -> bool:
+    """Whether instances keep the value of a property, which is then compared as an attribute."""
+    return isinstance(vars(home).get(leaf), functools.cached_property)
+
+
+def _not_nearer(part: nn.Module, name: str, index: str, names: dict[str, Any]) -> Iterator[str]:
+    """Tests that neither the instance nor a nearer class has an attribute that a class has."""
+    yield f"{name!r} not in g{index}"
+    for depth, kind in enumerate(type(part).__mro__):
+        if name in vars(kind):
+            return
+        names[f"k{index}_{depth}"] = vars(kind)
+        yield f"{name!r} not in k{index}_{depth}"
+
+
 def _same_global(full: str, index: str, names: dict[str, Any]) -> Iterator[str]:
-    """Tests that a global of the original's code is the object that it was."""
+    """Tests that a global of the original's code, and what it is an attribute of, are the objects that they were."""
     home, _, path = full.partition(":")
-    owner, _, leaf = path.rpartition(".")
-    space = vars(sys.modules[home]) if home in sys.modules else {}
-    space = vars(space[owner]) if owner in space else {} if owner else space
-    if leaf in space:
-        names |= {f"h{index}": space, f"v{index}": space[leaf]}
-        yield f"h{index}.get({leaf!r}) is v{index}"
-        if isinstance(space[leaf], list | dict | set):
-            names[f"w{index}"] = described(space[leaf])
-            yield f"described(v{index}) == w{index}"
+    value: Any = sys.modules.get(home)
+    for leaf in path.split("."):
+        owner, space = f"h{id(value)}", getattr(value, "__dict__", {})
+        value = space.get(leaf)
+        name = f"v{id(value)}"
+        names |= {owner: space, name: value}
+        yield f"{owner}.get({leaf!r}) is {name}"
+    if not _is_fixed(value):
+        yield _equal(name, value, f"w{index}", names)
 
 
-def _same_version(part: nn.Module, name: str, own: str) -> Iterator[str]:
-    """A test that a buffer was not changed in place."""
+def _same_buffer(
+    part: nn.Module, name: str, index: str, place: str, names: dict[str, Any]
+) -> Iterator[str]:
+    """Tests that a buffer is the one that it was and was not changed in place."""
     buffer = part._buffers.get(name)
-    if buffer is not None and not buffer.is_inference():
-        yield f"{own}['_buffers'][{name!r}]._version == {buffer._version}"
+    if buffer is not None:
+        names[f"b{index}_{place}"] = buffer
+        yield f"g{index}['_buffers'].get({name!r}) is b{index}_{place}"
+        if not buffer.is_inference():
+            yield f"b{index}_{place}._version == {buffer._version}"
 
 
 def _same_attribute(
-    part: nn.Module, name: str, own: str, local: str, names: dict[str, Any]
+    part: nn.Module, name: str, index: str, place: str, names: dict[str, Any]
 ) -> Iterator[str]:
-    """A test that an attribute is the object that it was, or equal to it if it can change in place."""
+    """Tests that an attribute is the object that it was, or equal to it if it can change in place."""
     first, *rest = name.split(".")
-    if first not in part.__dict__:
+    space: Mapping[str, Any] = part.__dict__
+    own, found = f"g{index}", f"a{index}_{place}"
+    if first not in space:
         home = next((each for each in type(part).__mro__ if first in vars(each)), None)
-        if home is not None:
-            names |= {f"k{local}": vars(home), local: vars(home)[first]}
-            yield f"k{local}.get({first!r}) is {local}"
-        return  # of the class, or computed: compared when the module is bound
-    value = attribute(part, name)
-    found = ".".join([f"{own}[{first!r}]", *rest])
-    if any(True for _ in tensors_in(value)):
-        names[local] = described(value)
-        yield f"described({found}) == {local}"
-        return
-    mutable = isinstance(value, list | dict | set)
-    names[local] = copy.deepcopy(value) if mutable else value
-    yield f"{found} {'==' if mutable else 'is'} {local}"
+        if home is None:
+            return  # a buffer
+        yield from _not_nearer(part, first, index, names)
+        space, own = vars(home), f"s{index}_{place}"
+        names[own] = space
+    if hasattr(type(space[first]), "__get__"):  # the code of a property is compared as such
+        names[found] = space[first]
+        yield f"{own}[{first!r}] is {found}"
+    else:
+        value = functools.reduce(getattr, rest, space[first])
+        yield _equal(".".join([f"{own}[{first!r}]", *rest]), value, found, names)
+
+
+FIXED = (
+    int, float, complex, str, bytes, type(None), enum.Enum, *NAMED, staticmethod, classmethod, property,
+    torch.dtype, torch.device, torch.layout, torch.memory_format,
+)  # fmt: skip
+"""Classes of values that cannot change in place."""
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether a value cannot change in place, so that it is as it was if it is the same object."""
+    if type(value) in (tuple, frozenset, torch.Size):
+        return all(map(_is_fixed, value))
+    return isinstance(value, FIXED) or (
+        callable(value) and not isinstance(value, functools.partial)
+    )
+
+
+def _is_data(value: Any) -> bool:
+    """Whether `==` compares a value by its parts."""
+    if type(value) is dict:
+        return all(map(_is_data, value.values()))
+    return all(map(_is_data, value)) if type(value) in (list, tuple, set) else _is_fixed(value)
+
+
+def _equal(found: str, value: Any, name: str, names: dict[str, Any]) -> str:
+    """A test that an expression has a value."""
+    if _is_fixed(value):
+        names[name] = value
+        return f"{found} is {name}"
+    if _is_data(value):
+        names[name] = copy.deepcopy(value)
+        return f"{found} == {name}"
+    names[name] = described(value)
+    return f"described({found}) == {name}"
 
 
 def is_traced(tensor: torch.Tensor) -> bool:
