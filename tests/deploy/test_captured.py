@@ -21,6 +21,7 @@ from stark.deploy import guard
 
 X = torch.arange(64.0).reshape(4, 16) / 64 - 0.3
 FACTOR = 2.0
+SLOPES = torch.full((16,), 2.0)
 
 
 @dataclass
@@ -127,6 +128,20 @@ class Order(Layer):
         return self.linear(x)[..., self.order]
 
 
+class Nested(Order):
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders = (self.order, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)[..., self.orders[0]]
+
+
+class GlobalTensor(Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * SLOPES
+
+
 class Global(Layer):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.linear(x) * FACTOR
@@ -202,6 +217,7 @@ OTHERS: list[tuple[Callable[[], nn.Module], Callable[[Any], None] | None, nn.Mod
     (Rotary, change_frequencies, Rotary(20.0)),
     (Scalar, load, Scalar(3.0)),
     (Order, reverse, None),
+    (Nested, reverse, None),
 ]
 
 
@@ -274,6 +290,19 @@ def test_a_class_or_table_that_was_changed_runs_the_original(
         else:
             monkeypatch.setattr(OfClass, what, 5.0 if what == "factor" else lambda self, x: x)
         assert torch.equal(own(X), model(X))
+    assert 1 == applied.report().kernel_calls
+
+
+def test_a_global_tensor_that_was_changed_in_place_runs_the_original() -> None:
+    model = GlobalTensor().eval()
+    own = copy.deepcopy(model)
+    applied = guard.apply(model, captured(model))
+
+    with torch.no_grad():
+        torch.testing.assert_close(model(X), own(X))
+        SLOPES.mul_(3)
+        assert torch.equal(own(X), model(X))
+        SLOPES.div_(3)
     assert 1 == applied.report().kernel_calls
 
 

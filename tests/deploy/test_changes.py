@@ -277,6 +277,40 @@ def test_a_kernel_applied_in_inference_mode_works_outside(linear: nn.Linear) -> 
     assert 2 == applied.report().kernel_calls
 
 
+@pytest.mark.parametrize(
+    ("dtype", "lazily"), [("complex64", torch.Tensor.conj), ("float32", torch._neg_view)]
+)
+def test_tensors_that_are_conjugated_when_they_are_read_run_the_original(
+    dtype: str, lazily: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """Kernels read memory, where PyTorch has not applied the conjugation or negation."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(16))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.weight
+
+    source = problem(
+        init="self.weight = nn.Parameter(torch.ones(16))",
+        arguments="x",
+        forward="return x * self.weight",
+        inputs=f"torch.randn(4, 16, dtype=torch.{dtype})",
+    )
+    model, x = Scaled(), torch.randn(4, 16, dtype=getattr(torch, dtype))
+    applied = guard.apply(model, equal_kernel(f"lazy_{dtype}", source), [""])
+
+    for _ in range(2):
+        model(x)
+        assert torch.equal(lazily(x) * model.weight, model(lazily(x)))
+
+    report = applied.report()
+    assert 2 == report.kernel_calls
+    assert {"x has a conjugation or negation to apply": 2} == report.original_calls
+
+
 def test_a_forward_that_was_put_around_the_kernel_stays(linear: nn.Linear) -> None:
     """As accelerate does, whose forward moves weights between devices."""
     applied = guard.apply(linear, equal_kernel("around", problem()), [""])

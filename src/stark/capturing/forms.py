@@ -44,6 +44,8 @@ class TensorForm:
             return "another shape", f"{list(tensor.shape)}, not {list(self.shape)}"
         if not self.same_strides(tensor.stride()):
             return "other strides", f"{tensor.stride()}, not {self.stride}"
+        if tensor.is_conj() or tensor.is_neg():
+            return "a conjugation or negation to apply", "resolve_conj() and resolve_neg() apply it"
         return None
 
 

@@ -276,7 +276,9 @@ def form_tests(
         yield f"{expression}.dtype is {dtype} and {here}"
         yield f"{expression}.shape == {shape} and {strided(expression, pattern)}"
         if not in_graph:
-            yield f"not {expression}.data_ptr() % {ALIGNMENT}"
+            yield f"not {expression}.data_ptr() % {ALIGNMENT} and not {expression}.is_neg()"
+            if pattern.dtype.is_complex:
+                yield f"not {expression}.is_conj()"
     elif isinstance(pattern, tuple | list | dict):
         kind = f"stark_type_{type(pattern).__name__}"
         names[kind] = type(pattern)
