@@ -178,3 +178,80 @@ def test_an_instance_of_an_earlier_definition_is_not_bound(
 
     with pytest.raises(guard.NothingBound, match=f"{__name__}:{name} was defined again"):
         guard.apply(model, made)
+
+
+SCALE = 2.0
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+class Traced(Base):
+    """Whose code reads whatever can change after it was compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+        self.order = list(range(16))
+        self.slopes = torch.full((16,), 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = helper(self.drop(self.act(self.linear(x)))) * self.factor
+        return x[..., self.order] * self.slopes * SCALE
+
+
+def train_dropout(module: Any, _: pytest.MonkeyPatch) -> None:
+    module.drop.train()
+
+
+def replace_tensor(module: Any, _: pytest.MonkeyPatch) -> None:
+    module.slopes = torch.full((16,), 3.0)
+
+
+def reverse(module: Any, _: pytest.MonkeyPatch) -> None:
+    module.order.reverse()
+
+
+def scale(_: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sys.modules[__name__], "SCALE", 5.0)
+
+
+def another_helper(_: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sys.modules[__name__], "helper", times(4))
+
+
+def class_method(_: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Base, "act", times(4))
+
+
+def class_attribute(_: nn.Module, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Base, "factor", 4.0)
+
+
+IN_GRAPHS = [
+    train_dropout, replace_tensor, reverse, scale, another_helper, class_method, class_attribute,
+    own_method, own_attribute, own_forward,
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("override", IN_GRAPHS)
+def test_compiled_graphs_notice_what_changes(
+    override: Override, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Traced().eval()
+    own = copy.deepcopy(model)
+    applied = guard.apply(model, captured(model))
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(X), own(X))
+        assert 1 == applied.report().kernel_calls
+        for each in (own, model):
+            override(each, monkeypatch)
+        found = [torch.manual_seed(0) and each(X) for each in (own, compiled)]
+        monkeypatch.undo()
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+    assert 1 == applied.report().kernel_calls

@@ -23,9 +23,9 @@ from stark.deploy.source import (
     PLAIN,
     ForwardSource,
     all_of,
-    attribute_tests,
     environment_tests,
     generated,
+    graph_tests,
 )
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Bound:
             "stark_operator": self.kernel.operator,
         }
         try:
-            attributes = list(attribute_tests(self.module, self.contract))
+            attributes = list(graph_tests(self.module, self.contract, names))
             source = ForwardSource(
                 self.contract,
                 self.kernel.device,

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from stark.capturing.described import name_of
 from stark.capturing.forms import TensorForm, formed, tensors_in, with_tensors
 
 TRAINING = (
@@ -101,6 +102,14 @@ class Contract:
         one = self.cases[case]
         places = {place for place, _ in tensors_in(one.inputs)} if self.backward else set()
         return frozenset(places - one.without_gradient)
+
+    def methods(self, part: nn.Module) -> Iterator[tuple[str, type]]:
+        """Captured methods and properties of a submodule, each with the class where it is found now."""
+        kinds = type(part).__mro__
+        homes = set(map(name_of, kinds))
+        for home, _, leaf in (name.rpartition(".") for name in self.code):
+            if home in homes:
+                yield leaf, next((kind for kind in kinds if leaf in vars(kind)), object)
 
     @property
     def with_reference(self) -> Contract:
@@ -207,7 +216,7 @@ def _arguments(model: nn.Module, given: int) -> tuple[tuple[str, ...], dict[str,
     return names, {each.name: repr(each.default) for each in rest}
 
 
-def attribute(module: nn.Module, name: str) -> Any:
+def attribute(module: Any, name: str) -> Any:
     """An attribute, such as `config.hidden_size`."""
     return functools.reduce(getattr, name.split("."), module)
 

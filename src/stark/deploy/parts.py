@@ -104,7 +104,7 @@ class Parts:
             for kind in type(part).__mro__:
                 if _defined_again(kind):
                     return differs, f"{name_of(kind)} was defined again"
-            for leaf, home in _methods(part, self.contract):
+            for leaf, home in self.contract.methods(part):
                 if leaf in part.__dict__ and leaf != "forward" and not _is_cached(home, leaf):
                     return differs, f"{path}.{leaf}".lstrip(".")
                 if f"{name_of(home)}.{leaf}" not in self.contract.code:
@@ -171,7 +171,7 @@ class Parts:
             yield f"g{index}.get('forward') is f{index}"
         elif path:
             yield f"'forward' not in g{index}"
-        for leaf, home in _methods(part, self.contract):
+        for leaf, home in self.contract.methods(part):
             if leaf != "forward" and not _is_cached(home, leaf):
                 yield from _not_nearer(part, leaf, index, names)
         for place, (leaf, child) in enumerate(part._modules.items()):
@@ -204,15 +204,6 @@ def _defined_again(kind: type) -> bool:
     except LookupError:
         return False
     return isinstance(found, type) and found is not kind
-
-
-def _methods(part: nn.Module, contract: Contract) -> Iterator[tuple[str, type]]:
-    """Captured methods and properties of a submodule, each with the class where it is found now."""
-    kinds = type(part).__mro__
-    homes = set(map(name_of, kinds))
-    for home, _, leaf in (name.rpartition(".") for name in contract.code):
-        if home in homes:
-            yield leaf, next((kind for kind in kinds if leaf in vars(kind)), kinds[-1])
 
 
 def _is_cached(home: type, leaf: str) -> bool:

@@ -9,11 +9,14 @@ Standalone: needs torch and the standard library only, since it is copied into k
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import linecache
 import math
+import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +51,8 @@ NAMES: dict[str, Any] = {
     "stark_grad_enabled": torch.is_grad_enabled,
     "stark_default_dtype": torch.get_default_dtype,
     "stark_float32": torch.float32,
+    "stark_id": id,
+    "stark_Method": types.MethodType,
     "stark_overlap": overlap,
     "stark_only_device": only_device,
     "stark_tracing": torch._C._get_tracing_state,
@@ -153,7 +158,7 @@ class ForwardSource:
     """The original's parameters and buffers, which the operator takes."""
 
     attributes: list[str]
-    """Tests of the module's attributes. Graphs have them so that PyTorch traces again after a change."""
+    """Tests of the module's parts and of globals. Graphs have them so that PyTorch traces again after a change."""
 
     names: dict[str, Any]
     """Gets what the tests use."""
@@ -219,19 +224,62 @@ class ForwardSource:
         )
 
 
-def attribute_tests(module: nn.Module, contract: Contract) -> Iterator[str]:
-    """Tests that numbers, texts and the training flag are as verified."""
-    if contract.training is not None:
-        yield f"self.training is {contract.training}"
-    for path, attributes in contract.attributes.items():
-        for name in attributes:
-            value = attribute(module.get_submodule(path), name)
-            if name.partition(".")[0] in vars(module.get_submodule(path)):
+def graph_tests(module: nn.Module, contract: Contract, names: dict[str, Any]) -> Iterator[str]:
+    """Tests that the module's parts and the globals of its code are as they are now. PyTorch guards what they read."""
+    for index, kind in enumerate({type(part): None for part in module.modules()}):
+        names[f"stark_kind{index}"] = kind
+        yield from _same_in_graphs(f"stark_kind{index}.forward", kind.forward, names)
+    for path, part in module.named_modules():
+        here = _from_self(path)
+        if contract.training is not None:
+            yield f"{here}.training is {contract.training}"
+        called = [leaf for leaf, _ in contract.methods(part) if leaf != "forward"]
+        if path and type(part).forward is not nn.Module.forward:
+            called.append("forward")
+        for leaf in called:
+            if callable(inspect.getattr_static(type(part), leaf, None)):
+                yield from _same_in_graphs(f"{here}.{leaf}", getattr(part, leaf), names)
+        for name in contract.attributes.get(path, ()):
+            first, space = name.partition(".")[0], vars(part)
+            static = inspect.getattr_static(type(part), first, property())
+            if first in space or not hasattr(type(static), "__get__"):
                 source = _from_self(f"{path}.{name}".lstrip("."))
-                if value is None or type(value) is bool:
-                    yield f"{source} is {value}"
-                elif type(value) in (int, str) or (type(value) is float and math.isfinite(value)):
-                    yield f"{source} == {value!r}"
+                yield from _same_in_graphs(source, attribute(part, name), names)
+    for index, full in enumerate(contract.code):
+        home, _, path = full.partition(":")
+        names[f"stark_space{index}"] = sys.modules.get(home)
+        with suppress(AttributeError):  # the code differs, or is of a property
+            value = attribute(sys.modules.get(home), path)
+            yield from _same_in_graphs(f"stark_space{index}.{path}", value, names)
+
+
+def _same_in_graphs(source: str, value: Any, names: dict[str, Any]) -> Iterator[str]:
+    """A test that an expression has a value, in a form that dynamo guards. Tensors must be the same objects."""
+    held = f"stark_held{len(names)}"
+    if value is None or type(value) is bool:
+        yield f"{source} is {value}"
+    elif _is_literal(value):
+        yield f"{source} == {value!r}"
+    elif isinstance(value, types.MethodType):
+        names[held] = value.__func__
+        yield f"type({source}) is stark_Method and {source}.__func__ is {held}"
+    elif isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+        names[held] = value
+        yield f"{source} is {held}"
+    elif isinstance(value, torch.Tensor):
+        names[held] = value  # so that no other tensor gets its id
+        yield f"stark_id({source}) == {id(value)}"
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether a value is equal to what its `repr` evaluates to."""
+    if type(value) in (list, tuple):
+        return all(map(_is_literal, value))
+    if type(value) is dict:
+        return all(map(_is_literal, (*value, *value.values())))
+    return type(value) in (int, str, bool, type(None)) or (
+        type(value) is float and math.isfinite(value)
+    )
 
 
 def _any_needs(tensors: list[str], *more: str) -> str:
@@ -241,7 +289,7 @@ def _any_needs(tensors: list[str], *more: str) -> str:
 def _from_self(name: str) -> str:
     """The source of a parameter, such as `getattr(self.layers, '0').weight`."""
     source = "self"
-    for part in name.split("."):
+    for part in name.split(".") if name else ():
         source = f"{source}.{part}" if part.isidentifier() else f"getattr({source}, {part!r})"
     return source
 
