@@ -64,7 +64,7 @@ class EpsilonGreedy:
     def _expandable(self, tree: Tree, id: int) -> bool:
         if id == ROOT:
             return drafts_from_root(tree) < self.n_root
-        return tree.has_source(id) and not tree.pending_children(id) and not self._is_dead(tree, id)
+        return tree.is_start(id) and not tree.pending_children(id) and not self._is_dead(tree, id)
 
     def _is_dead(self, tree: Tree, id: int) -> bool:
         children = tree.tries(id)
