@@ -37,8 +37,3 @@ class RegisteredPolicy(Policy, Protocol):
 def expand(tree: Tree, id: int) -> Selection:
     """Improve this node if it is correct, debug it otherwise."""
     return Selection(parent=id, action="improve" if tree.works(id) else "debug")
-
-
-def drafts_from_root(tree: Tree) -> int:
-    """How many attempts started from the root, finished or in flight."""
-    return len(tree.children(ROOT)) + tree.pending_children(ROOT)
