@@ -6,7 +6,7 @@ import random
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol
 
-from stark.core.node import ROOT, Selection
+from stark.core.node import Selection
 from stark.search.tree import Tree
 
 
