@@ -176,7 +176,7 @@ class Parts:
                 yield from _not_nearer(part, leaf, index, names)
         for place, (leaf, child) in enumerate(part._modules.items()):
             names |= {f"m{index}": part._modules, f"c{index}_{place}": child}
-            yield f"m{index}.get({leaf!r}) is c{index}_{place}"
+            yield f"m{index}[{leaf!r}] is c{index}_{place}"
         for place, name in enumerate(self.contract.attributes.get(path, ())):
             if not self.contract.changes_tensors:
                 yield from _same_buffer(part, name, index, str(place), names)
@@ -188,7 +188,7 @@ class Parts:
         names |= {f"p{index}": tensor, f"t{index}": form.dtype}
         names[f"d{index}"] = getter.args[0]  # type: ignore[attr-defined]
         leaf = name.rpartition(".")[2]
-        yield f"d{index}.get({leaf!r}) is p{index} and p{index}.dtype is t{index}"
+        yield f"d{index}[{leaf!r}] is p{index} and p{index}.dtype is t{index}"
         # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
         names |= {f"q{index}": tensor.data_ptr, f"n{index}": tensor.numel}  # quicker than looked up
         yield f"q{index}() == {tensor.data_ptr()} and n{index}() == {tensor.numel()}"
