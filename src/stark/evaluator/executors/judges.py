@@ -165,7 +165,9 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
     def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
         super().__init__(limits, tools)
         self._judges: list[OneJudge] = []
-        self._notices: dict[int, str] = {}
+        self._notices: dict[int | str | None, str] = {}
+        """By judge, or by the kind of machine that a request waits for."""
+
         self._closed = False
         self._count = itertools.count(1)
 
@@ -206,9 +208,9 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         self._closed = True
         await asyncio.gather(*(judge.close() for judge in self._judges))
 
-    def _notified(self, judge: int, text: str) -> None:
-        if text != self._notices.get(judge, ""):
-            self._notices[judge] = text
+    def _notified(self, source: int | str | None, text: str) -> None:
+        if text != self._notices.get(source, ""):
+            self._notices[source] = text
             self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices.values()))))
 
     def _next(self) -> str:
@@ -223,19 +225,25 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         except JudgeDied:
             return False
 
-    async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
-        """Send the request to the least busy judge on a machine of the right kind. Judges of unknown kinds are asked.
-
-        Raises JudgeDied and JudgeUnavailable.
-        """
+    def _usable(self, _: AnyRequest) -> list[OneJudge]:
+        """The judges that may be asked."""
         usable = [judge for judge in self._judges if judge.failure is None]
         if not usable and not self._closed:
             usable = self._judges
             for judge in usable:
                 judge.failure = None
+        return usable
+
+    async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
+        """Send the request to the least busy judge on a machine of the right kind. Judges of unknown kinds are asked.
+
+        Raises JudgeDied and JudgeUnavailable.
+        """
         failure: JudgeUnavailable | None = None
         others = set[str]()
-        for judge in sorted(usable, key=lambda judge: judge.load(request.problem.digest)):
+        for judge in sorted(
+            self._usable(request), key=lambda judge: judge.load(request.problem.digest)
+        ):
             kind = judge.device_class
             if kind is None or (request.device_class or "") in kind:
                 try:
