@@ -85,7 +85,8 @@ class Host:
             answer = await asked
         except (JudgeDied, JudgeUnavailable) as death:
             self._judge.failure = None
-            answer = JudgeFailed(id=numbered.id, error=str(death))
+            machine = isinstance(death, JudgeDied) and death.machine
+            answer = JudgeFailed(id=numbered.id, error=str(death), machine=machine)
         finally:
             self._open[driver].discard(asked)
         return answer.model_dump_json(), self._load()

@@ -184,15 +184,22 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         """See `RequestingExecutor.answer`.
 
         When a judge dies, all its open requests fail. Each is then sent again, alone, to find the requests that
-        kill a judge by themselves.
+        kill a judge by themselves. Raises JudgeUnavailable if a judge's machine fails meanwhile.
         """
         numbered = request.model_copy(update={"id": self._next()})
-        reason = ""
+        deaths: list[JudgeDied] = []
         for alone in (False, *[True] * TRIES_ALONE):
             try:
                 return await self._ask_once(numbered, alone)
-            except JudgeDied as death:
-                reason = str(death)
+            except JudgeDied as error:
+                deaths.append(error)
+        reason = str(deaths[-1])
+        for death in deaths[1:]:
+            if death.machine:
+                raise JudgeUnavailable(
+                    "the judge's machine fails, for instance because its disk is full; repair it, and resume the run. "
+                    f"The judge's error:\n{death}"
+                )
         died = f"the judge died {TRIES_ALONE} times on the same request; its last output:\n{reason}"
         if isinstance(request, Evaluate) and await self._works_without(request):
             crashed = Crashed(
@@ -226,7 +233,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """Send the request to the least busy judge on a machine of the right kind. Judges of unknown kinds are asked.
 
-        Raises JudgeDied and JudgeUnavailable.
+        Raises JudgeDied and JudgeUnavailable. If a judge's machine fails, the others are asked.
         """
         usable = [judge for judge in self._judges if judge.failure is None]
         if not usable and not self._closed:
@@ -234,6 +241,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
             for judge in usable:
                 judge.failure = None
         failure: JudgeUnavailable | None = None
+        death: JudgeDied | None = None
         others = set[str]()
         for judge in sorted(usable, key=lambda judge: judge.load(request.problem.digest)):
             kind = judge.device_class
@@ -243,9 +251,16 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
                 except JudgeUnavailable as error:
                     failure = error
                     continue
+                except JudgeDied as error:
+                    if not error.machine:
+                        raise
+                    death = error
+                    continue
                 if not (isinstance(answer, RequestRefused) and answer.other_class):
                     return answer
             others.add(judge.device_class or "unknown")
+        if death is not None:
+            raise death
         if others and failure is None:
             return refusal(request, others)
         raise failure or JudgeUnavailable(CLOSED)
