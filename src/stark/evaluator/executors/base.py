@@ -219,17 +219,22 @@ class RequestingExecutor(ABC):
     async def _ask(self, request: AnyRequest) -> Described | Evaluated:
         """Ask only machines of one kind. The first answer decides, within what `bind` says.
 
+        A request that was sent before, and that a machine of another kind has answered, is sent again.
         Raises ProblemError for a problem that cannot be used, and JudgeUnavailable for a refused request.
         """
-        answer = await self.answer(request.model_copy(update={"device_class": self._device_class}))
-        if isinstance(answer, ProblemRefused):
-            raise ProblemError(answer.error)
-        if isinstance(answer, RequestRefused):
-            raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
-        assert isinstance(answer, Described | Evaluated)
-        if answer.device_class:
-            self.bind(answer.device_class)
-        return answer
+        while True:
+            asked = self._device_class
+            answer = await self.answer(request.model_copy(update={"device_class": asked}))
+            if isinstance(answer, ProblemRefused):
+                raise ProblemError(answer.error)
+            if isinstance(answer, RequestRefused):
+                raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
+            assert isinstance(answer, Described | Evaluated)
+            kind = answer.device_class
+            if kind:
+                self.bind(kind)
+            if not kind or self._device_class == asked or (self._device_class or "") in kind:
+                return answer
 
     @abstractmethod
     async def close(self) -> None:
