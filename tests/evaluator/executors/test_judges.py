@@ -357,3 +357,33 @@ async def test_another_judge_answers_while_the_disk_of_one_is_full(tmp_path: Pat
     await executor.close()
 
     assert "correct" == found.status
+
+
+async def test_a_notice_that_cannot_be_shown_fails_no_request(tmp_path: Path) -> None:
+    notice = Notice(text="waiting for another judge on cpu").model_dump_json()
+    judge = shlex.join(fake_judge(tmp_path))
+    # One notice before the judge is ready, one after.
+    executor = CommandsExecutor(
+        [
+            [
+                "sh",
+                "-c",
+                f"echo '{notice}'; {judge} | while read -r l; do echo \"$l\"; echo '{notice}'; done",
+            ]
+        ]
+    )
+    raised, reported = [], []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    def broken(text: str) -> None:
+        raised.append(text)
+        raise BrokenPipeError("the terminal is gone")
+
+    executor.on_notice = broken
+    async with asyncio.timeout(20):
+        found = await executor.evaluate(PROBLEM, HONEST)
+        await executor.close()
+
+    assert "correct" == found.status
+    assert raised
+    assert len(raised) == len(reported)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import aclosing
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stark.core.candidate import Candidate
 from stark.core.combined import correct_over, reference_over, seconds_over, untimed_over
@@ -70,7 +70,7 @@ class RequestingExecutor(ABC):
     gets it again, and it goes where its case is prepared.
     """
 
-    cases_at_once: ClassVar[bool] = False
+    cases_at_once: bool = False
     """Whether the requests for all cases are sent at once instead: where each waits for a place in a batch queue."""
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
@@ -83,6 +83,19 @@ class RequestingExecutor(ABC):
 
         self._limits = limits or Limits()
         self._tools = tools or Tools()
+        self._notices: dict[Hashable, str] = {}
+        """By judge, or by kind of machine."""
+
+    def _notified(self, source: Hashable, text: str) -> None:
+        """Pass on what applies now, if this changes it. What the user's function raises fails no request."""
+        if text == self._notices.get(source, ""):
+            return
+        self._notices[source] = text
+        try:
+            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices.values()))))
+        except Exception as error:
+            said = {"message": "on_notice failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
 
     def bind(self, device_class: str) -> None:
         """Ask only machines in whose kind this text occurs. The first kind stays, but may get a fuller name."""
@@ -253,6 +266,7 @@ class _View(RequestingExecutor):
     ) -> None:
         super().__init__(limits, tools)
         self._whole = whole
+        self.cases_at_once = whole.cases_at_once
         self.bind(device_class)
 
     async def close(self) -> None:

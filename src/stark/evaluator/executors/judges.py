@@ -165,9 +165,13 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
     def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
         super().__init__(limits, tools)
         self._judges: list[OneJudge] = []
-        self._notices: dict[int, str] = {}
         self._closed = False
         self._count = itertools.count(1)
+
+    @property
+    def ready(self) -> int:
+        """The number of judges that have started and not failed."""
+        return sum(j.failure is None and j.device_class is not None for j in self._judges)
 
     async def start(self) -> None:
         """Start all judges ahead of the first request. Raises JudgeUnavailable if all fail."""
@@ -212,11 +216,6 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         """End all judges."""
         self._closed = True
         await asyncio.gather(*(judge.close() for judge in self._judges))
-
-    def _notified(self, judge: int, text: str) -> None:
-        if text != self._notices.get(judge, ""):
-            self._notices[judge] = text
-            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices.values()))))
 
     def _next(self) -> str:
         return str(next(self._count))
