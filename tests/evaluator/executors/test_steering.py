@@ -235,3 +235,29 @@ async def test_a_reference_over_cases_is_of_one_kind(tmp_path: Path) -> None:
     await both.close()
 
     assert {plain.device_class} == {each.device_class for each in over.cases.values()}
+
+
+@pytest.mark.slow
+async def test_a_judge_of_the_runs_kind_is_tried_again_although_one_of_another_kind_works(
+    tmp_path: Path,
+) -> None:
+    command = f"exec {sys.executable} {FAKE_JUDGE} {tmp_path / 'h100.txt'} --device H100"
+    down = tmp_path / "down"
+    flaky = ["sh", "-c", f"test ! -e {down} || {{ echo no route to host >&2; exit 1; }}; {command}"]
+    other = [sys.executable, FAKE_JUDGE, str(tmp_path / "h200.txt"), "--device", "H200"]
+    executor = CommandsExecutor([flaky, other])
+    run = executor.on("H100")
+    await executor.start()
+    process = executor._judges[0].process
+    assert process is not None
+    down.touch()
+    await process.kill()
+
+    for _ in range(2):
+        with pytest.raises(JudgeUnavailable, match="no route to host"):
+            await run.describe(problem("a"))
+    down.unlink()
+    reference = await run.describe(problem("a"))
+    await executor.close()
+
+    assert "H100" == reference.device.name

@@ -94,6 +94,9 @@ class CommandJudge:
         self.command = list(command)
         self.failure: JudgeUnavailable | None = None
         self.process: JudgeProcess | None = None
+        self.device_class: str | None = None
+        """The kind of machine on which it last ran."""
+
         self._on_notice = on_notice
         self.open: list[str] = []
         """The digest of the problem of each request without an answer. The request may wait for the judge to start."""
@@ -101,11 +104,6 @@ class CommandJudge:
         self._starting = asyncio.Lock()
         self._gate = asyncio.Lock()
         """Held while a request runs alone, and otherwise only until a request is sent."""
-
-    @property
-    def device_class(self) -> str | None:
-        """See `Judge.device_class`."""
-        return None if self.process is None else self.process.hello.device_class
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """See `Judge.ask`."""
@@ -145,6 +143,7 @@ class CommandJudge:
                 except JudgeUnavailable as error:
                     self.failure = self.failure or error
                     raise
+                self.device_class = self.process.hello.device_class
             return self.process
 
     async def close(self) -> None:
@@ -159,7 +158,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
     """Several judges.
 
     A request goes to the judge with the least load, where preparing a new problem counts as load.
-    A judge that cannot be started is not used again, unless none can be.
+    A judge that cannot be started is not used again, unless no other of its kind can be.
     """
 
     def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
@@ -234,35 +233,38 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
 
         Raises JudgeDied and JudgeUnavailable. If a judge's machine fails, the others are asked.
         """
-        usable = [judge for judge in self._judges if judge.failure is None]
-        if not usable and not self._closed:
-            usable = self._judges
-            for judge in usable:
-                judge.failure = None
+        kinds = {judge: judge.device_class for judge in self._judges}
+        others = {kind for kind in kinds.values() if kind and not _fits(request, kind)}
+        usable = [judge for judge, kind in kinds.items() if kind is None or _fits(request, kind)]
+        failed = [judge for judge in usable if judge.failure is not None]
         failure: JudgeUnavailable | None = None
         death: JudgeDied | None = None
-        others = set[str]()
-        for judge in sorted(usable, key=lambda judge: judge.load(request.problem.digest)):
-            kind = judge.device_class
-            if kind is None or (request.device_class or "") in kind:
-                try:
-                    answer = await judge.ask(request, alone)
-                except JudgeUnavailable as error:
-                    failure = error
-                    continue
-                except JudgeDied as error:
-                    if not error.machine:
-                        raise
-                    death = error
-                    continue
-                if not (isinstance(answer, RequestRefused) and answer.other_class):
-                    return answer
+        for judge in sorted(usable, key=lambda j: (j in failed, j.load(request.problem.digest))):
+            if judge in failed and not self._closed:
+                judge.failure = None  # no other can answer
+            try:
+                answer = await judge.ask(request, alone)
+            except JudgeUnavailable as error:
+                failure = error
+                continue
+            except JudgeDied as error:
+                if not error.machine:
+                    raise
+                death = error
+                continue
+            if not (isinstance(answer, RequestRefused) and answer.other_class):
+                return answer
             others.add(judge.device_class or "unknown")
         if death is not None:
             raise death
         if others and failure is None:
             return refusal(request, others)
         raise failure or JudgeUnavailable(CLOSED)
+
+
+def _fits(request: AnyRequest, kind: str) -> bool:
+    """Whether a machine of this kind may answer."""
+    return (request.device_class or "") in kind
 
 
 class CommandsExecutor(JudgesExecutor[CommandJudge]):
