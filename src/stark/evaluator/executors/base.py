@@ -76,7 +76,7 @@ class RequestingExecutor(ABC):
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self.on_notice: Callable[[str], None] = lambda _: None
         """Called with a notice for the user, such as `waiting for another judge on cuda:0`, and with an empty
-        text when the notice no longer applies. The default ignores notices."""
+        text when the notice no longer applies. The default ignores notices, or for a folder, prints them on stderr."""
 
         self._device_class: str | None = None
         """The only kind of machine to ask: that of the first answer, or as `bind` says."""
