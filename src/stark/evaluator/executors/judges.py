@@ -228,12 +228,16 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         except JudgeDied:
             return False
 
+    def _usable(self, _: AnyRequest) -> list[OneJudge]:
+        """The judges of any kind that may be asked. Those that have failed are asked last."""
+        return self._judges
+
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """Send the request to the least busy judge on a machine of the right kind. Judges of unknown kinds are asked.
 
         Raises JudgeDied and JudgeUnavailable. If a judge's machine fails, the others are asked.
         """
-        kinds = {judge: judge.device_class for judge in self._judges}
+        kinds = {judge: judge.device_class for judge in self._usable(request)}
         others = {kind for kind in kinds.values() if kind and not _fits(request, kind)}
         usable = [judge for judge, kind in kinds.items() if kind is None or _fits(request, kind)]
         failed = [judge for judge in usable if judge.failure is not None]
