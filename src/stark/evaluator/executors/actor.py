@@ -90,7 +90,7 @@ class Host(EndsWhenIdle):
             with self._needed():
                 answer = await asked
         except JudgeDied as death:
-            answer = JudgeFailed(id=numbered.id, error=str(death))
+            answer = JudgeFailed(id=numbered.id, error=str(death), machine=death.machine)
         finally:
             self._open[driver].discard(asked)
         return answer.model_dump_json(), self._load(driver)

@@ -143,7 +143,7 @@ class ActorJudge:
             self._open.remove(request.problem.digest)
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
-            raise JudgeDied(answer.error)
+            raise JudgeDied(answer.error, answer.machine)
         return answer
 
     def load(self, problem: str) -> tuple[float, int]:
