@@ -13,12 +13,14 @@ from package_samples import DOUBLE, DOUBLE_CPP, kernel, result
 
 import stark
 from stark.cli import app
+from stark.core.evaluation import Correct
 from stark.deploy.certificate import (
     changed_around,
     changed_files,
     package_folder,
     read_certificate,
 )
+from support.nodes import EAGER_MS, correct, measurement
 
 USE = """
 import sys, torch, my_kernel
@@ -248,3 +250,20 @@ def test_the_command_names_training_mode(
     assert 0 == app.main(["export", "last", str(tmp_path / "trained")])
 
     assert "mode: train(): kernels are verified for that mode only" in capsys.readouterr().out
+
+
+def test_the_command_names_a_claim_that_verify_cannot_confirm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = correct(0.5)
+    assert isinstance(found, Correct)
+    unsure = measurement(EAGER_MS).model_copy(update={"resolution_ms": 9 * EAGER_MS})
+    references = {**found.references, "compile": unsure}
+    noisy = result(DOUBLE, evaluation=found.model_copy(update={"references": references}))
+    for run in (result(DOUBLE, evaluation=found), noisy):
+        monkeypatch.setattr("stark.cli.deploying.load_run", lambda *_, run=run: run)
+        assert 0 == app.main(["export", "last", str(tmp_path / f"my_{run is noisy}")])
+
+    said = capsys.readouterr().out.split()
+    assert 1 == " ".join(said).count("can give no verdict")
+    assert "The speedup vs compile was too noisy" in " ".join(said)

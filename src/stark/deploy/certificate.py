@@ -93,6 +93,11 @@ class Certificate(Frozen):
     """SHA-256 of the other files of the exported folder, by their paths relative to it. An installed package is without
     them."""
 
+    @property
+    def claims(self) -> dict[str, Speedup]:
+        """All claimed speedups, those of cases by names such as `eager in decode`."""
+        return with_cases(self.speedups, {n: each.speedups for n, each in self.cases.items()})
+
 
 def certificate(
     name: str,
@@ -124,7 +129,7 @@ def certificate(
         device=evaluation.device,
         versions=reference.versions,
         latency_ms=evaluation.latency_ms,
-        speedups=_speedups(evaluation),
+        speedups=speedups_of(evaluation),
         effort=evaluation.effort,
         confirmed=confirmed,
         limits=limits,
@@ -135,7 +140,17 @@ def certificate(
     )
 
 
-def _speedups(evaluation: Correct) -> dict[str, Speedup]:
+def with_cases(
+    speedups: dict[str, Speedup], cases: Mapping[str, Mapping[str, Speedup]]
+) -> dict[str, Speedup]:
+    """Speedups by reference, and those of each case by reference and case."""
+    return speedups | {
+        f"{name} in {case}": each for case, own in cases.items() for name, each in own.items()
+    }
+
+
+def speedups_of(evaluation: Correct) -> dict[str, Speedup]:
+    """Speedups by reference."""
     return {name: evaluation.speedup_vs(name) for name in evaluation.references}
 
 
@@ -149,7 +164,7 @@ def _cases(
                 weight=problem.declared.cases[name],
                 inputs=tuple(map(str, reference.cases[name].inputs)),
                 latency_ms=judged.latency_ms,
-                speedups=_speedups(judged),
+                speedups=speedups_of(judged),
             ),
         )
 

@@ -31,6 +31,8 @@ from stark.deploy.certificate import (
     changed_files,
     package_folder,
     read_certificate,
+    speedups_of,
+    with_cases,
 )
 from stark.evaluator.executors import Executor, open_executor
 from stark.explain.evaluation import evidence, speedup_text
@@ -226,8 +228,9 @@ def _compared(
     if not isinstance(evaluation, Correct):
         wrong = f"the kernel is {evaluation.status.replace('_', ' ')}: {evidence(evaluation)}"
         return _refused(package, claimed, [wrong], evaluation)
-    measured = {name: evaluation.speedup_vs(name) for name in evaluation.references}
-    pairs = dict(_pairs(claimed, evaluation))
+    measured = speedups_of(evaluation)
+    now = with_cases(measured, {n: speedups_of(each) for n, each in evaluation.cases.items()})
+    pairs = {name: (claim, now.get(name)) for name, claim in claimed.claims.items()}
     reasons = list(_overstated(claimed, evaluation))
     reasons += [
         f"the claimed speedup vs {name} is {speedup_text(claim, named=False)}, but it is "
@@ -248,23 +251,6 @@ def _compared(
     )
 
 
-Pairs = Mapping[str, tuple[Speedup, Speedup | None]]
-"""Each claimed speedup, of cases too, with the new one; None if that was not measured."""
-
-
-def _pairs(
-    claimed: Certificate, evaluation: Correct
-) -> Iterator[tuple[str, tuple[Speedup, Speedup | None]]]:
-    for name, claim in claimed.speedups.items():
-        known = name in evaluation.references
-        yield name, (claim, evaluation.speedup_vs(name) if known else None)
-    for case, stated in claimed.cases.items():
-        now = evaluation.cases.get(case)
-        for name, claim in stated.speedups.items():
-            new = now.speedup_vs(name) if now and name in now.references else None
-            yield f"{name} in {case}", (claim, new)
-
-
 def _overstated(claimed: Certificate, evaluation: Correct) -> Iterator[str]:
     """Which claims about the results themselves are not true here."""
     meets, now = claimed.accuracy.meets, evaluation.accuracy.meets
@@ -274,8 +260,8 @@ def _overstated(claimed: Certificate, evaluation: Correct) -> Iterator[str]:
         yield "the kernel is said to be correct at other shapes, but is not here"
 
 
-def _unclear(pairs: Pairs, otherwise: str) -> Iterator[str]:
-    """Why speedups cannot be compared."""
+def _unclear(pairs: Mapping[str, tuple[Speedup, Speedup | None]], otherwise: str) -> Iterator[str]:
+    """Why speedups cannot be compared. `pairs` are all claims, each with the new measurement if there is one."""
     for name, (claim, new) in pairs.items():
         if claim.too_noisy:
             yield f"the claimed speedup vs {name} was {TOO_NOISY}{otherwise}"
