@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -66,6 +66,9 @@ class Observed:
 
     lines: dict[str, set[int]] = field(default_factory=dict)
     """Lines that ran, by file."""
+
+    functions: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
+    """The functions that ran, and the globals of each."""
 
     operators: set[str] = field(default_factory=set)
     """Operators outside torch."""
@@ -137,6 +140,7 @@ def _noting_lines(seen: Observed) -> Iterator[None]:
         file = frame.f_code.co_filename
         if file.startswith("<") or (file.startswith(TORCH) and not file.startswith(TORCH_MODULES)):
             return None
+        seen.functions[frame.f_code] = frame.f_globals
         lines = seen.lines.setdefault(file, set())
         add = lines.add
 
