@@ -140,7 +140,8 @@ def _noting_lines(seen: Observed) -> Iterator[None]:
         file = frame.f_code.co_filename
         if file.startswith("<") or (file.startswith(TORCH) and not file.startswith(TORCH_MODULES)):
             return None
-        seen.functions[frame.f_code] = frame.f_globals
+        if not _is_importing(frame):
+            seen.functions[frame.f_code] = frame.f_globals
         lines = seen.lines.setdefault(file, set())
         add = lines.add
 
@@ -157,6 +158,15 @@ def _noting_lines(seen: Observed) -> Iterator[None]:
         yield
     finally:
         sys.settrace(known)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a function runs because something, often torch, imports a module for the first time."""
+    while frame is not None and frame.f_code is not call.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager

@@ -23,7 +23,10 @@ from stark.capturing.described import code, described, found, hidden
 from stark.capturing.expressions.literals import is_constant
 
 DEEPEST = 4
-OWN = {*IMPORTED, "stark"}
+OF_TORCH = {"sympy", "mpmath", "networkx", "typing_extensions", "optree", "jinja2", "fsspec"}
+"""Packages that torch calls while it runs a module, as for sizes that are symbols."""
+
+OWN = {*IMPORTED, *OF_TORCH, "stark"}
 """Packages whose functions are left out."""
 
 ENVIRONMENT = {("os", "environ"), ("os", "getenv")}
