@@ -7,18 +7,23 @@ from collections.abc import Iterator
 import pytest
 
 import loop_samples as samples
-from stark.configuration import configure
+from stark.agent_runs import agent_run, keep
+from stark.configuration import configure, reconfigured
 from stark.core.call import Message
+from stark.core.candidate import Candidate
 from stark.core.errors import UsageError
-from stark.core.node import ROOT
+from stark.core.node import ROOT, Selection
 from stark.languages import AUTO, LANGUAGES, offered
 from stark.options import RunOptions
 from stark.store import Store
 from support.executor import VERSIONS, FakeExecutor
-from support.nodes import CPU, DEVICE
+from support.nodes import CPU, DEVICE, correct
 from support.replies import prompt_of, role_of, team_reply
 
 HAS = "triton, cuda, gluon"
+
+
+IMPROVE = Selection(parent=0, action="improve")
 
 
 def having(languages: str) -> dict[str, str]:
@@ -140,3 +145,22 @@ def test_only_a_strategy_with_a_planner_chooses() -> None:
 def test_every_language_of_a_gpu_says_when_it_pays() -> None:
     on_a_gpu = [entry for entry in LANGUAGES.values() if "cuda" in entry.device_kinds]
     assert ["pytorch"] == [entry.name for entry in on_a_gpu if not entry.pays]
+
+
+async def test_a_search_goes_on_in_the_language_of_each_of_an_agents_attempts(store: Store) -> None:
+    problem = samples.run().problem
+    reference = await FakeExecutor().describe(problem)
+    begun = agent_run(store, problem, RunOptions(executor="local"), "triton", reference)
+    for name, latency_ms in (("triton", 0.6), ("cuda", 0.3)):
+        candidate = Candidate(language=name, source=f"class ModelNew: ...  # {name}\n")
+        keep(store, begun, candidate, correct(latency_ms), "search", IMPROVE, "idea")
+    asked = {"attempts": 6, "model": "exec:scripted"}
+    run = reconfigured(store.run(begun.id), asked)
+    store.reconfigure(run)
+
+    worked = await samples.work(store, run, FakeExecutor())
+
+    written = {node.id: node.candidate.language for node in worked.tree.nodes if node.candidate}
+    later = [node for node in worked.tree.nodes if node.id > 2 and node.parent > 0]
+    assert later
+    assert all(written[node.id] == written[node.parent] for node in later)

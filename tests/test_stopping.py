@@ -14,7 +14,7 @@ from stark.search.tree import Tree
 from stark.stopping import PATIENCE, enough, last_gain
 from stark.store import Store
 from support.executor import FakeExecutor
-from support.nodes import EAGER_MS, ROOFLINE, correct, failing, failure, working
+from support.nodes import EAGER_MS, ROOFLINE, correct, failing, failure, noisy, working
 
 
 @pytest.fixture
@@ -130,3 +130,13 @@ async def test_a_run_where_nothing_works_goes_on_to_its_budget(store: Store) -> 
     worked = await samples.work(store, run, FakeExecutor(lambda _: failure("crashed")))
 
     assert "25 attempts made" == worked.reason
+
+
+def test_a_noisy_attempt_hides_no_gain() -> None:
+    gains = [working(id, latency_ms=EAGER_MS * 0.9**id) for id in range(2, PATIENCE + 3)]
+    lucky = working(1).model_copy(update={"evaluation": noisy(EAGER_MS / 10)})
+
+    tree = Tree.replay(EAGER_MS, [lucky, *gains])
+
+    assert len(gains) + 1 == last_gain(tree)
+    assert enough(tree) is None

@@ -314,11 +314,11 @@ class Session:
         return await self.team.write(work, asking.ask, build_errors)
 
     def _assignment(self, attempt: int, selection: Selection) -> Assignment:
-        """What the team has to do. Where the planner chooses the language, it starts in that of the selected node."""
+        """What the team has to do, in the language of the selected node: an agent's run may have several, too."""
         config = self.run.config
         choices = offered(self.reference) if config.language == AUTO else ()
         start = None if selection.parent == ROOT else self.tree.node(selection.parent).candidate
-        name = start.language if choices and start is not None else config.language
+        name = config.language if start is None else start.language
         return Assignment(
             problem=self.run.problem,
             language=choices[0] if name == AUTO else language(name),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from stark.core.evaluation import Correct
 from stark.core.run import Ended
+from stark.core.standing import vs_eager
 from stark.search.tree import Tree
 
 PATIENCE = 10
@@ -46,11 +47,11 @@ def enough(tree: Tree) -> Ended | None:
 
 
 def last_gain(tree: Tree) -> int:
-    """How many attempts had finished when the best speedup last improved; 0 while no attempt is correct."""
+    """How many attempts had finished when the best speedup last improved. Those that are too noisy to rank do not count."""
     best, last, count = 0.0, 0, 0
     for node in tree.nodes:
         count += node.counts
-        speedup = node.speedup_vs_eager or 0.0
-        if speedup > best * (1 + GAIN):
-            best, last = speedup, count
+        found = vs_eager(node.evaluation)
+        if found is not None and not found.too_noisy and found.ratio > best * (1 + GAIN):
+            best, last = found.ratio, count
     return last

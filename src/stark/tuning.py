@@ -26,7 +26,7 @@ from stark.core.evaluation import Evaluation
 from stark.core.measurement import Speedup, speedup_of
 from stark.core.node import TUNER, Node, Selection
 from stark.core.problem import Problem
-from stark.core.standing import vs_eager
+from stark.core.standing import is_noisy, vs_eager
 from stark.core.tunable import Tunables, Variant, tunables, with_changes
 from stark.core.tuning import Tuning
 from stark.evaluator.executors import Executor
@@ -51,7 +51,9 @@ def is_due(node: Node, tree: Tree) -> bool:
     found, best = vs_eager(node.evaluation), tree.best
     if not node.counts or node.duplicate_of is not None or found is None or found.too_noisy:
         return False
-    return best is None or found.ratio >= NEAR_LEADER * (best.speedup_vs_eager or 0.0)
+    if best is None or is_noisy(best.evaluation):
+        return True
+    return found.ratio >= NEAR_LEADER * (best.speedup_vs_eager or 0.0)
 
 
 def next_tuned(tree: Tree) -> Selection | None:

@@ -333,6 +333,13 @@ def test_quotation_marks_that_belong_to_the_source_count() -> None:
 # Titles.
 
 
+def test_prose_below_a_list_of_techniques_is_not_lost() -> None:
+    misplaced = "ACTION: rewrite\nSTRATEGY:\nFuse it.\nTECHNIQUES: none\n\nThe rest of the rows."
+
+    with pytest.raises(ReplyError, match="come after TECHNIQUES, but the reply has `The rest"):
+        parse_plan(misplaced, None)
+
+
 @pytest.mark.parametrize(
     "reply",
     [

@@ -8,7 +8,7 @@ from stark.core.evaluation import Correct
 from stark.core.node import ROOT, Node, Selection
 from stark.core.standing import vs_eager
 from stark.search.tree import Tree
-from support.nodes import correct, failing, random_tree, unusable, working
+from support.nodes import correct, failing, failure, random_tree, unusable, working
 from support.policies import view
 
 
@@ -62,6 +62,18 @@ def test_which_nodes_are_correct_and_how_fast(family: Tree) -> None:
     assert [True, False] == [family.has_source(id) for id in (2, 4)]
     assert [5, 1, ROOT, 3] == list(family.fastest_first())
     assert family.node(5) == family.best
+
+
+def test_a_tuned_attempt_that_fails_later_keeps_its_children_and_is_no_start() -> None:
+    """Its race was won, attempts started from it, and then it failed the final check."""
+    tuned = working(2, parent=1).model_copy(update={"action": "tune"})
+    refuted = tuned.model_copy(update={"evaluation": failure("incorrect")})
+
+    tree = Tree.replay(1.0, [working(1), refuted, working(3, parent=2)])
+
+    assert [2] == [node.id for node in tree.path(3) if node.id == 2]
+    assert tree.has_source(2) and not tree.is_start(2)
+    assert 2 not in tree.leaves
 
 
 def test_ties_go_to_the_older_attempt() -> None:

@@ -148,6 +148,22 @@ def test_a_lease_whose_confirmation_was_lost_is_not_in_the_way(two: tuple[Store,
         pass
 
 
+def test_looking_whether_a_run_is_worked_on_takes_nothing_over(
+    two: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder was away for longer than its lease, and nobody has taken the run over."""
+    stand_still(monkeypatch)
+    holder, reader = two
+
+    assert not reader.worked_on(RUN)
+    with holder.exclusive(RUN):
+        assert reader.worked_on(RUN)
+        end_leases(holder)
+        assert not reader.worked_on(RUN)
+        holder.note_elapsed(RUN, 2.0)
+        assert reader.worked_on(RUN), "its write has renewed the lease"
+
+
 def test_leases_leave_no_rows(two: tuple[Store, Store]) -> None:
     one, _ = two
     with ExitStack() as held:

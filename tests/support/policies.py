@@ -26,7 +26,7 @@ def selects_what_can_be_started(policy: Policy, seed: int) -> None:
             continue
         expected = "improve" if tree.works(selection.parent) else "debug"
         assert expected == selection.action, f"{selection} has the wrong action for its node"
-        assert tree.has_source(selection.parent), f"{selection} is an attempt without a source"
+        assert tree.is_start(selection.parent), f"{selection} is no attempt to start from"
         tree.begin(tree.next_attempt, selection)
 
 

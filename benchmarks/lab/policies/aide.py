@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Selection
-from stark.search.policies.base import drafts_from_root, expand
+from stark.search.policies.base import expand
 from stark.search.repairs import failures
 from stark.search.tree import Tree
 
@@ -42,7 +42,7 @@ class Aide:
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
         """A draft, a repair or an improvement; never waits, since a draft is always possible."""
-        if drafts_from_root(tree) < self.drafts:
+        if tree.drafts_before(tree.next_attempt) < self.drafts:
             return expand(tree, ROOT)
         failing = [id for id in tree.leaves if 0 < failures(tree, id) <= 1 + self.depth]
         if failing and rng.random() < self.debug_probability:

@@ -21,6 +21,7 @@ from stark.core.plan import Plan, short_name
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
+from stark.core.standing import rank
 from stark.explain.device import device_text, signature_text
 from stark.explain.evaluation import evidence, explain, ratio_text, reason
 from stark.explain.lesson import lesson_text
@@ -306,7 +307,7 @@ def _instructive(brief: Brief, node: Node) -> bool:
     selected = brief.window.node
     if selected is None or not selected.works or not node.works:
         return True
-    return (node.speedup_vs_eager or 0.0) > (selected.speedup_vs_eager or 0.0)
+    return rank(node) < rank(selected)
 
 
 def _difference(brief: Brief, node: Node) -> tuple[Node | None, tuple[str, ...]]:
@@ -335,7 +336,7 @@ def _whole(brief: Brief) -> Node | None:
         for node in (*window.leaderboard, *window.others)  # the first of equals, as _shown_first
         if node.works and _instructive(brief, node) and not _difference(brief, node)[1]
     )
-    return max(choices, key=lambda node: node.speedup_vs_eager or 0.0, default=None)
+    return min(choices, key=rank, default=None)
 
 
 def _shows_working(brief: Brief) -> bool:

@@ -244,7 +244,7 @@ def _fields(text: str) -> list[_Field]:
                 field = None
         if field:
             fields.append(field)
-        elif fields and fields[-1].word in _OPTIONAL | _PROSE:
+        elif fields and _goes_on(fields[-1], line):
             fields[-1] = fields[-1]._replace(value=f"{fields[-1].value}\n{line}")
         elif line.strip():
             place = f"after {fields[-1].word}" if fields else "before ACTION"
@@ -253,6 +253,12 @@ def _fields(text: str) -> list[_Field]:
                 "Answer in the plan format alone, beginning with `ACTION:`."
             )
     return fields
+
+
+def _goes_on(field: _Field, line: str) -> bool:
+    """Whether a line belongs to the field above it. A title or list may wrap, but text after a blank line is lost prose."""
+    ended = field.value.strip() and field.value.endswith("\n") and line.strip()
+    return field.word in _PROSE or (field.word in _OPTIONAL and not ended)
 
 
 def _techniques(value: str) -> tuple[str, ...]:

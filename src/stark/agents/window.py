@@ -19,6 +19,7 @@ from typing import Literal
 
 from stark.core.base import Frozen
 from stark.core.node import ROOT, Node
+from stark.core.standing import rank
 from stark.search.repairs import working_repair
 from stark.search.tree import Tree
 
@@ -77,7 +78,7 @@ class ContextWindow(Frozen):
         """The run's fastest attempts among those shown, fastest first."""
         relatives = tuple(node for node in self.children + self.cousins if node.id in self.leading)
         shown = self.leaderboard + relatives
-        return tuple(sorted(shown, key=lambda node: node.speedup_vs_eager or 0.0, reverse=True))
+        return tuple(sorted(shown, key=rank))
 
     @property
     def repaired_by(self) -> dict[int, int]:

@@ -102,6 +102,13 @@ def is_noisy(evaluation: Evaluation) -> bool:
     return speedup is not None and speedup.too_noisy
 
 
+def rank(node: Node) -> tuple[bool, float, int]:
+    """Sort key of a correct attempt, as of `rank_key`."""
+    speedup = vs_eager(node.evaluation)
+    assert speedup is not None
+    return rank_key(speedup, node.id)
+
+
 def rank_key(speedup: Speedup, attempt: int) -> tuple[bool, float, int]:
     """Sort key: the fastest attempt comes first, too noisy ones last. In a tie, the older attempt comes first."""
     return speedup.too_noisy, -speedup.ratio, attempt

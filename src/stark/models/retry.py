@@ -26,7 +26,9 @@ class Transient(Exception):
 class Backoff:
     """Exponential backoff with jitter. A wait is never shorter than the provider asks for."""
 
-    tries: int = 5
+    tries: int = 8
+    """At least 45 s of waiting in all: limits per minute are common."""
+
     first_s: float = 1.0
     longest_s: float = 30.0
     patience_s: float = 300.0

@@ -103,9 +103,9 @@ class Tree:
         unusable reply) does not count. Otherwise one bad reply to a repair would make the failing node unreachable for
         exploration.
         """
-        grown = {node.parent for node in self.nodes if self.has_source(node.id)}
+        grown = {node.parent for node in self.nodes if self.is_start(node.id)}
         grown |= {selection.parent for selection in self._pending.values()}
-        return tuple(id for id in sorted(self._children) if self.has_source(id) and id not in grown)
+        return tuple(id for id in sorted(self._children) if self.is_start(id) and id not in grown)
 
     @property
     def best(self) -> Node | None:
@@ -178,14 +178,12 @@ class Tree:
         return id == ROOT or self.node(id).works
 
     def has_source(self, id: int) -> bool:
-        """Whether there is source code to start from.
+        """Whether there is source code. An unusable reply has none."""
+        return id == ROOT or self.node(id).candidate is not None
 
-        An unusable reply has none. A tuned candidate that fails is no start either: the attempt that was tuned is.
-        """
-        if id == ROOT:
-            return True
-        node = self.node(id)
-        return node.candidate is not None and (node.counts or node.works)
+    def is_start(self, id: int) -> bool:
+        """Whether a policy may start from it. A tuned candidate that fails is no start: the attempt that was tuned is."""
+        return self.has_source(id) and (id == ROOT or self.node(id).counts or self.works(id))
 
     def _check(self, attempt: int, parent: int) -> None:
         if attempt in self._nodes:

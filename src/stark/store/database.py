@@ -183,6 +183,16 @@ class Database:
         refusal = f"{name} is being worked on by another process; wait for it or stop it"
         return file_lock(self._lock_file(name), refusal)
 
+    def is_locked(self, name: str) -> bool:
+        """Whether a process holds the lock of this name, or it cannot be known."""
+        try:
+            if self._leases is not None:
+                return self._leases.is_held(name)
+            with self.lock(name):
+                return False
+        except StoreError:
+            return True
+
     @contextmanager
     def _leased(self, leases: Leases, name: str) -> Iterator[None]:
         with leases.hold(name):

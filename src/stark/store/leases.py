@@ -97,6 +97,14 @@ class Leases:
             with suppress(SQLAlchemyError), self._engine.begin() as connection:  # or it just ends
                 connection.execute(delete(LEASES).where(LEASES.c.number == number))
 
+    def is_held(self, name: str) -> bool:
+        """Whether anybody's lease has not ended. Taking one to find out would end that of a holder who only was away."""
+        lasting = select(LEASES.c.number).where(
+            LEASES.c.name == name, LEASES.c.ends >= func.clock_timestamp()
+        )
+        with boundary(f"looking at the lock of {name}"), self._engine.begin() as connection:
+            return connection.scalar(lasting) is not None
+
     def check(self, transaction: Transaction, name: str) -> None:
         """Renew the lease on `name`, if this store holds one, and keep it from being taken over during the transaction.
 

@@ -204,11 +204,7 @@ class Store:
 
     def worked_on(self, run_id: str) -> bool:
         """Whether a process works on the run, or it cannot be known."""
-        try:
-            with self.exclusive(run_id):
-                return False
-        except StoreError:
-            return True
+        return self._database.is_locked(f"run {run_id}")
 
     # Benches
 

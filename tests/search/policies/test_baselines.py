@@ -46,3 +46,11 @@ def test_every_attempt_starts_from_the_reference_however_many_there_are() -> Non
     for attempt in range(20, 30):
         assert root == AlwaysRoot().select(tree, random.Random(attempt))
         tree.begin(attempt, root)
+
+
+def test_latest_does_not_repair_what_tuning_made() -> None:
+    tuned = failing(2, parent=1).model_copy(update={"action": "tune"})
+
+    selected = Latest().select(Tree.replay(1.0, [working(1), tuned]), random.Random(0))
+
+    assert selected is not None and 1 == selected.parent

@@ -6,7 +6,7 @@ import random
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol
 
-from stark.core.node import ROOT, Selection
+from stark.core.node import Selection
 from stark.search.tree import Tree
 
 
@@ -37,8 +37,3 @@ class RegisteredPolicy(Policy, Protocol):
 def expand(tree: Tree, id: int) -> Selection:
     """Improve this node if it is correct, debug it otherwise."""
     return Selection(parent=id, action="improve" if tree.works(id) else "debug")
-
-
-def drafts_from_root(tree: Tree) -> int:
-    """How many attempts started from the root, finished or in flight."""
-    return len(tree.children(ROOT)) + tree.pending_children(ROOT)

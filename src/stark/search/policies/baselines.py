@@ -29,8 +29,8 @@ class Latest:
     name: ClassVar[str] = "latest"
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        """The last finished attempt with source code, or the root; None while an attempt is in flight."""
+        """The last finished attempt to start from, or the root; None while an attempt is in flight."""
         if tree.pending:
             return None
-        sources = (node.id for node in reversed(tree.nodes) if node.candidate is not None)
-        return expand(tree, next(sources, ROOT))
+        starts = (node.id for node in reversed(tree.nodes) if tree.is_start(node.id))
+        return expand(tree, next(starts, ROOT))

@@ -24,7 +24,7 @@ from typing import ClassVar
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Selection
-from stark.search.policies.base import drafts_from_root, expand
+from stark.search.policies.base import expand
 from stark.search.repairs import newest_repairable
 from stark.search.tree import Tree
 
@@ -58,7 +58,7 @@ class BestFirst:
         failing = newest_repairable(tree, self.repairs)
         if failing is not None:
             return expand(tree, failing)
-        if drafts_from_root(tree) < self.drafts or starts_afresh:
+        if tree.drafts_before(tree.next_attempt) < self.drafts or starts_afresh:
             return expand(tree, ROOT)
         fastest = (id for id in tree.fastest_first() if id != ROOT and self._has_quota(tree, id))
         return expand(tree, next(fastest, ROOT))

@@ -30,7 +30,7 @@ from typing import ClassVar
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Selection
-from stark.search.policies.base import drafts_from_root, expand
+from stark.search.policies.base import expand
 from stark.search.tree import Tree
 
 
@@ -63,8 +63,8 @@ class EpsilonGreedy:
 
     def _expandable(self, tree: Tree, id: int) -> bool:
         if id == ROOT:
-            return drafts_from_root(tree) < self.n_root
-        return tree.has_source(id) and not tree.pending_children(id) and not self._is_dead(tree, id)
+            return tree.drafts_before(tree.next_attempt) < self.n_root
+        return tree.is_start(id) and not tree.pending_children(id) and not self._is_dead(tree, id)
 
     def _is_dead(self, tree: Tree, id: int) -> bool:
         children = tree.tries(id)
