@@ -183,7 +183,7 @@ def _exact(
         return by_source(module, binding, [case.form for case in cases], observed)
 
     def graph() -> Captured:
-        return by_graph(module, binding, cases[0].form, reasons[0])
+        return by_graph(module, binding, cases[0].form, observed, reasons[0])
 
     ways: list[tuple[Way, Sequence[Case], Sequence[str]]] = [
         (source, cases, notes),

@@ -6,6 +6,7 @@ Standalone: needs torch and the standard library only, since it is copied into k
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from stark.capturing.described import definition, described
+from stark.capturing.described import MISSING, described, is_as, matches
 from stark.capturing.forms import tensors_in
 from stark.deploy.contract import Contract, attribute
 from stark.deploy.shell import getters
@@ -75,24 +76,28 @@ class Parts:
                     part = self.module.get_submodule(path)
                     value = attribute(part, name)
                 except AttributeError:
+                    if expected == MISSING:
+                        continue
                     return "an attribute is missing", where
                 if isinstance(value, torch.Tensor) and (value.is_meta or is_traced(value)):
                     continue  # it has no values now
                 if self.contract.changes_tensors and name in part._buffers:
                     continue  # no kernel can take it for a constant
-                if (found := described(value)) != expected:
-                    return "an attribute differs", f"{where} is {found}, not {expected}"
+                if not matches(value, expected):
+                    values = f"{described(value)}, not {expected}"
+                    secret = expected.startswith("digest ")
+                    return "an attribute differs", where if secret else f"{where} is {values}"
         return None
 
     def code(self) -> Reason | None:
         """A function, method or global constant of the original that is not as captured."""
         for name, expected in self.contract.code.items():
+            reason = "the original's code differs from what was captured"
             try:
-                found = definition(name)
-            except LookupError as why:
-                found = str(why.args[0])
-            if found != expected:
-                return "the original's code differs from what was captured", name
+                if not is_as(name, expected):
+                    return reason, name
+            except LookupError:
+                return reason, name
         return None
 
     def _tensors(self, misplaced: Callable[[torch.Tensor], Reason | None]) -> Reason | None:
@@ -176,17 +181,21 @@ class Parts:
 
 
 def _same_global(full: str, index: str, names: dict[str, Any]) -> Iterator[str]:
-    """Tests that a global of the original's code is the object that it was."""
+    """Tests that a global of the original's code is the object that it was, and so are the objects that hold it."""
     home, _, path = full.partition(":")
-    owner, _, leaf = path.rpartition(".")
-    space = vars(sys.modules[home]) if home in sys.modules else {}
-    space = vars(space[owner]) if owner in space else {} if owner else space
-    if leaf in space:
-        names |= {f"h{index}": space, f"v{index}": space[leaf]}
-        yield f"h{index}.get({leaf!r}) is v{index}"
-        if isinstance(space[leaf], list | dict | set):
-            names[f"w{index}"] = described(space[leaf])
-            yield f"described(v{index}) == w{index}"
+    value: Any = sys.modules.get(home)
+    for depth, leaf in enumerate(path.split(".")):
+        space = getattr(value, "__dict__", {})
+        if leaf not in space:
+            return
+        value = space[leaf]
+        local = f"{index}_{depth}"
+        names |= {f"h{local}": space, f"v{local}": value}
+        if leaf == path.rpartition(".")[2] or not isinstance(value, type):
+            yield f"h{local}.get({leaf!r}) is v{local}"
+    if isinstance(value, list | dict | set):
+        names[f"w{index}"] = described(value)
+        yield f"described(v{local}) == w{index}"
 
 
 def _same_version(part: nn.Module, name: str, own: str) -> Iterator[str]:
@@ -201,13 +210,17 @@ def _same_attribute(
 ) -> Iterator[str]:
     """A test that an attribute is the object that it was, or equal to it if it can change in place."""
     first, *rest = name.split(".")
+    try:
+        value = attribute(part, name)
+    except AttributeError:
+        yield from _still_missing(part, name, own, local, names)
+        return
     if first not in part.__dict__:
         home = next((each for each in type(part).__mro__ if first in vars(each)), None)
         if home is not None:
             names |= {f"k{local}": vars(home), local: vars(home)[first]}
             yield f"k{local}.get({first!r}) is {local}"
         return  # of the class, or computed: compared when the module is bound
-    value = attribute(part, name)
     found = ".".join([f"{own}[{first!r}]", *rest])
     if any(True for _ in tensors_in(value)):
         names[local] = described(value)
@@ -216,6 +229,25 @@ def _same_attribute(
     mutable = isinstance(value, list | dict | set)
     names[local] = copy.deepcopy(value) if mutable else value
     yield f"{found} {'==' if mutable else 'is'} {local}"
+
+
+def _still_missing(
+    part: nn.Module, name: str, own: str, local: str, names: dict[str, Any]
+) -> Iterator[str]:
+    """Tests that there is no attribute of this name."""
+    first, *rest = name.split(".")
+    if rest:
+        holder = functools.reduce(
+            lambda value, leaf: getattr(value, leaf, None), rest[:-1], part.__dict__.get(first)
+        )
+        names |= {local: holder, f"d{local}": getattr(holder, "__dict__", {})}
+        yield f"{'.'.join([f'{own}.get({first!r})', *rest[:-1]])} is {local}"
+        yield f"{rest[-1]!r} not in d{local}"
+        return
+    yield f"{first!r} not in {own}"
+    if not type(part).__module__.startswith("torch."):
+        for kind in ("_parameters", "_buffers", "_modules"):
+            yield f"{first!r} not in {own}['{kind}']"
 
 
 def is_traced(tensor: torch.Tensor) -> bool:

@@ -22,6 +22,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
+from stark.capturing.described import MISSING
 from stark.capturing.forms import TensorForm, tensors_in
 from stark.deploy.contract import ALIGNMENT, Contract, attribute, overlap
 from stark.deploy.signature import Signature, constant_test
@@ -225,6 +226,10 @@ def attribute_tests(module: nn.Module, contract: Contract) -> Iterator[str]:
         yield f"self.training is {contract.training}"
     for path, attributes in contract.attributes.items():
         for name in attributes:
+            if attributes[name] == MISSING:
+                owner, _, leaf = f"{path}.{name}".lstrip(".").rpartition(".")
+                yield f"not hasattr({_from_self(owner)}, {leaf!r})"
+                continue
             value = attribute(module.get_submodule(path), name)
             if name.partition(".")[0] in vars(module.get_submodule(path)):
                 source = _from_self(f"{path}.{name}".lstrip("."))
@@ -241,7 +246,7 @@ def _any_needs(tensors: list[str], *more: str) -> str:
 def _from_self(name: str) -> str:
     """The source of a parameter, such as `getattr(self.layers, '0').weight`."""
     source = "self"
-    for part in name.split("."):
+    for part in filter(None, name.split(".")):
         source = f"{source}.{part}" if part.isidentifier() else f"getattr({source}, {part!r})"
     return source
 
