@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from stark.capturing.described import NAMED, definition, described, name_of, named
+from stark.capturing.described import MISSING, NAMED, described, found, is_as, matches, name_of
 from stark.deploy.contract import Contract, attribute
 from stark.deploy.shell import getters
 from stark.deploy.source import PLAIN, strided
@@ -81,13 +81,17 @@ class Parts:
                     part = self.module.get_submodule(path)
                     value = attribute(part, name)
                 except AttributeError:
+                    if expected == MISSING:
+                        continue
                     return "an attribute is missing", where
                 if isinstance(value, torch.Tensor) and (value.is_meta or is_traced(value)):
                     continue  # it has no values now
                 if self.contract.changes_tensors and name in part._buffers:
                     continue  # no kernel can take it for a constant
-                if (found := described(value)) != expected:
-                    return "an attribute differs", f"{where} is {found}, not {expected}"
+                if not matches(value, expected):
+                    values = f"{described(value)}, not {expected}"
+                    secret = expected.startswith("digest ")
+                    return "an attribute differs", where if secret else f"{where} is {values}"
         return None
 
     def code(self) -> Reason | None:
@@ -95,10 +99,9 @@ class Parts:
         differs = "the original's code differs from what was captured"
         for name, expected in self.contract.code.items():
             try:
-                found = definition(name)
-            except LookupError as why:
-                found = str(why.args[0])
-            if found != expected:
+                if not is_as(name, expected):
+                    return differs, name
+            except LookupError:
                 return differs, name
         for path, part in self.module.named_modules() if self.contract.original else ():
             for kind in type(part).__mro__:
@@ -200,10 +203,10 @@ class Parts:
 def _defined_again(kind: type) -> bool:
     """Whether a class's name stands for another class now. Classes of functions have no such name."""
     try:
-        found = named(name_of(kind))
+        now = found(name_of(kind))
     except LookupError:
         return False
-    return isinstance(found, type) and found is not kind
+    return isinstance(now, type) and now is not kind
 
 
 def _is_cached(home: type, leaf: str) -> bool:
@@ -253,7 +256,12 @@ def _same_attribute(
     """Tests that an attribute is the object that it was, or equal to it if it can change in place."""
     first, *rest = name.split(".")
     space: Mapping[str, Any] = part.__dict__
-    own, found = f"g{index}", f"a{index}_{place}"
+    own, local = f"g{index}", f"a{index}_{place}"
+    try:
+        attribute(part, name)
+    except AttributeError:
+        yield from _still_missing(part, name, own, local, names)
+        return
     if first not in space:
         home = next((each for each in type(part).__mro__ if first in vars(each)), None)
         if home is None:
@@ -262,11 +270,11 @@ def _same_attribute(
         space, own = vars(home), f"s{index}_{place}"
         names[own] = space
     if hasattr(type(space[first]), "__get__"):  # the code of a property is compared as such
-        names[found] = space[first]
-        yield f"{own}[{first!r}] is {found}"
+        names[local] = space[first]
+        yield f"{own}[{first!r}] is {local}"
     else:
         value = functools.reduce(getattr, rest, space[first])
-        yield _equal(".".join([f"{own}[{first!r}]", *rest]), value, found, names)
+        yield _equal(".".join([f"{own}[{first!r}]", *rest]), value, local, names)
 
 
 FIXED = (
@@ -292,16 +300,35 @@ def _is_data(value: Any) -> bool:
     return all(map(_is_data, value)) if type(value) in (list, tuple, set) else _is_fixed(value)
 
 
-def _equal(found: str, value: Any, name: str, names: dict[str, Any]) -> str:
+def _equal(source: str, value: Any, name: str, names: dict[str, Any]) -> str:
     """A test that an expression has a value."""
     if _is_fixed(value):
         names[name] = value
-        return f"{found} is {name}"
+        return f"{source} is {name}"
     if _is_data(value):
         names[name] = copy.deepcopy(value)
-        return f"{found} == {name}"
+        return f"{source} == {name}"
     names[name] = described(value)
-    return f"described({found}) == {name}"
+    return f"described({source}) == {name}"
+
+
+def _still_missing(
+    part: nn.Module, name: str, own: str, local: str, names: dict[str, Any]
+) -> Iterator[str]:
+    """Tests that there is no attribute of this name."""
+    first, *rest = name.split(".")
+    if rest:
+        holder = functools.reduce(
+            lambda value, leaf: getattr(value, leaf, None), rest[:-1], part.__dict__.get(first)
+        )
+        names |= {local: holder, f"d{local}": getattr(holder, "__dict__", {})}
+        yield f"{'.'.join([f'{own}.get({first!r})', *rest[:-1]])} is {local}"
+        yield f"{rest[-1]!r} not in d{local}"
+        return
+    yield f"{first!r} not in {own}"
+    if not type(part).__module__.startswith("torch."):
+        for kind in ("_parameters", "_buffers", "_modules"):
+            yield f"{first!r} not in {own}['{kind}']"
 
 
 def is_traced(tensor: torch.Tensor) -> bool:

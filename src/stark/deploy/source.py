@@ -25,6 +25,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
+from stark.capturing.described import MISSING
 from stark.capturing.forms import TensorForm, tensors_in
 from stark.deploy.contract import ALIGNMENT, Contract, attribute, overlap
 from stark.deploy.signature import Signature, constant_test
@@ -239,7 +240,11 @@ def graph_tests(module: nn.Module, contract: Contract, names: dict[str, Any]) ->
         for leaf in called:
             if callable(inspect.getattr_static(type(part), leaf, None)):
                 yield from _same_in_graphs(f"{here}.{leaf}", getattr(part, leaf), names)
-        for name in contract.attributes.get(path, ()):
+        for name, expected in contract.attributes.get(path, {}).items():
+            if expected == MISSING:
+                owner, _, leaf = f"{path}.{name}".lstrip(".").rpartition(".")
+                yield f"not hasattr({_from_self(owner)}, {leaf!r})"
+                continue
             first, space = name.partition(".")[0], vars(part)
             static = inspect.getattr_static(type(part), first, property())
             if first in space or not hasattr(type(static), "__get__"):
@@ -289,7 +294,7 @@ def _any_needs(tensors: list[str], *more: str) -> str:
 def _from_self(name: str) -> str:
     """The source of a parameter, such as `getattr(self.layers, '0').weight`."""
     source = "self"
-    for part in name.split(".") if name else ():
+    for part in filter(None, name.split(".")):
         source = f"{source}.{part}" if part.isidentifier() else f"getattr({source}, {part!r})"
     return source
 

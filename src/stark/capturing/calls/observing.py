@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -66,6 +66,9 @@ class Observed:
 
     lines: dict[str, set[int]] = field(default_factory=dict)
     """Lines that ran, by file."""
+
+    functions: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
+    """The functions that ran, and the globals of each."""
 
     operators: set[str] = field(default_factory=set)
     """Operators outside torch."""
@@ -137,6 +140,8 @@ def _noting_lines(seen: Observed) -> Iterator[None]:
         file = frame.f_code.co_filename
         if file.startswith("<") or (file.startswith(TORCH) and not file.startswith(TORCH_MODULES)):
             return None
+        if not _is_importing(frame):
+            seen.functions[frame.f_code] = frame.f_globals
         lines = seen.lines.setdefault(file, set())
         add = lines.add
 
@@ -153,6 +158,15 @@ def _noting_lines(seen: Observed) -> Iterator[None]:
         yield
     finally:
         sys.settrace(known)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a function runs because something, often torch, imports a module for the first time."""
+    while frame is not None and frame.f_code is not call.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager

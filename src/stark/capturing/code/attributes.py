@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.code.copying import Copier
-from stark.capturing.described import NAMED, described
+from stark.capturing.described import MISSING, NAMED, cells, described, hidden
 from stark.capturing.expressions.literals import is_constant, is_plain
 
 DEEPEST = 4
@@ -53,16 +53,20 @@ class Values:
         if callable(value) or isinstance(value, nn.Module) or hasattr(type(value), "__getitem__"):
             raise CannotCapture(f"an attribute is a {type(value).__qualname__}")
         read = {}
-        for attribute, inner in self._inner(value, name):
+        for attribute, inner in self._inner(value, self._read(name)):
             with contextlib.suppress(CannotCapture):  # the check finds out whether it was needed
                 read[attribute] = self.expression(inner, attribute, depth + 1)
         self._copier.definitions.imports["SimpleNamespace"] = "from types import SimpleNamespace"
         return f"SimpleNamespace({', '.join(f'{k}={v}' for k, v in read.items())})"
 
-    def _inner(self, value: Any, name: str) -> Iterator[tuple[str, Any]]:
-        """The attributes of an object that the copied code may read."""
+    def _read(self, name: str) -> set[str]:
+        """Names of what the copied code may read of an attribute of this name."""
         direct = name in self._copier.nested and name not in self._copier.whole
-        names = self._copier.nested[name] if direct else self._copier.reads - TENSOR_NAMES
+        return self._copier.nested[name] if direct else self._copier.reads - TENSOR_NAMES
+
+    @staticmethod
+    def _inner(value: Any, names: set[str]) -> Iterator[tuple[str, Any]]:
+        """The attributes of an object that have these names, without methods."""
         for attribute in sorted(names):
             if not attribute.isidentifier() or attribute.startswith("__"):
                 continue
@@ -72,15 +76,22 @@ class Values:
             ):
                 yield attribute, inner
 
+    def missing(self, value: Any) -> dict[str, str]:
+        """The attributes that code may ask an object for by `getattr` or `hasattr` and that it does not have."""
+        return {name: MISSING for name in self._copier.asked if not hasattr(value, name)}
+
     def facts(self, value: Any, name: str, depth: int = 0) -> dict[str, str]:
         """The values on which the expression of an attribute depends, by dotted name, as `described` shows them."""
         if value is NotImplemented or depth > DEEPEST or isinstance(value, nn.Module):
             return {}
         if is_describable(value):
-            return {name: described(value)}
-        found: dict[str, str] = {}
+            parts = not isinstance(value, str) and has_text(value)  # not all of them may be read
+            return {name: hidden(value) if parts else described(value)}
+        found = {f"{name}.__class__": described(type(value))}
         if not callable(value) and hasattr(value, "__dict__"):
-            for attribute, inner in self._inner(value, name.rpartition(".")[2]):
+            found |= {f"{name}.{each}": MISSING for each in self.missing(value)}
+            names = self._read(name.rpartition(".")[2]) | self._copier.tested
+            for attribute, inner in self._inner(value, names):
                 found |= self.facts(inner, f"{name}.{attribute}", depth + 1)
         return found
 
@@ -113,12 +124,33 @@ def _may_change(buffer: torch.Tensor) -> bool:
     return not bool((buffer == 0).any()) and not bool(whole.any())
 
 
-def is_describable(value: Any) -> bool:
+def is_describable(value: Any, around: tuple[Any, ...] = ()) -> bool:
     """Whether `described` shows everything that the expression of a value depends on."""
+
+    def each(values: Iterable[Any]) -> bool:
+        return all(is_describable(value, around) for value in values)
+
     if isinstance(value, functools.partial):
-        return all(map(is_describable, (value.func, *value.args, *value.keywords.values())))
+        return each((value.func, *value.args, *value.keywords.values()))
+    if isinstance(value, types.FunctionType) and "<" in value.__qualname__ and value not in around:
+        around = (*around, value)
+        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        return each([*(inner for _, inner in cells(value)), *defaults])
+    if isinstance(value, type):
+        return "<" not in value.__qualname__
     if type(value) in (list, tuple):
-        return all(map(is_describable, value))
-    if type(value) is dict:
-        return all(map(is_describable, (*value, *value.values())))
+        return each(value)
+    if isinstance(value, dict):
+        return each((*value, *value.values()))
     return is_constant(value) or isinstance(value, (*NAMED, torch.Tensor))
+
+
+def has_text(value: Any) -> bool:
+    """Whether a description of the value may show a text."""
+    if isinstance(value, functools.partial):
+        return has_text([*value.args, *value.keywords.values()])
+    if isinstance(value, dict):
+        return has_text([*value, *value.values()])
+    if isinstance(value, tuple | list | set | frozenset):
+        return any(map(has_text, value))
+    return isinstance(value, str | bytes)

@@ -63,9 +63,6 @@ class Fixed:
         self._constants = {n: v for n, v in constants.items() if n not in stored}
         self._unknown = (stored | parameters) - set(self._constants) - {"self"}
         self._space, self._owner = space, owner
-        self.bound = stored | parameters
-        """Names that are local."""
-
         self.decided: list[ast.expr] = []
         """Expressions that were evaluated."""
 
@@ -100,6 +97,8 @@ class Fixed:
                 fixed = self._owner is not None
             case ast.Name(id=name):
                 fixed = name not in self._unknown and self._constants.get(name) is not PRESENT
+            case ast.Call(func=ast.Name(id="getattr" | "hasattr")) if asked(node) is None:
+                fixed = False
             case ast.Call(func=function):
                 fixed = self._is_pure(function)
             case ast.Await() | ast.Yield() | ast.YieldFrom() | ast.NamedExpr() | ast.Lambda():
@@ -129,9 +128,33 @@ def names_stored(tree: ast.AST) -> set[str]:
 
 
 def paths_of_self(tree: ast.AST) -> set[str]:
-    """Dotted paths such as `config.hidden_size`, for `self.config.hidden_size`."""
-    texts = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    """Dotted paths such as `config.hidden_size`, for `self.config.hidden_size` and `getattr(self.config, "hidden_size")`."""
+    nodes = (_Asked().visit(copy.deepcopy(each)) for each in ast.walk(tree) if _is_read(each))
+    texts = (ast.unparse(node) for node in nodes)
     return {text[5:] for text in texts if re.fullmatch(r"self(\.\w+)+", text)}
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) or asked(node) is not None
+
+
+def asked(node: ast.AST) -> ast.Attribute | None:
+    """`x.name`, for `getattr(x, "name")` and `hasattr(x, "name")`, with or without a default; None for other code."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="getattr" | "hasattr"), args=[value, ast.Constant(value=str(name)), *_]
+        ):
+            return ast.Attribute(value, name, ast.Load())
+    return None
+
+
+class _Asked(ast.NodeTransformer):
+    """`getattr` and `hasattr` become attributes."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """One call."""
+        self.generic_visit(node)
+        return asked(node) or node
 
 
 class Fold(ast.NodeTransformer):
@@ -284,7 +307,7 @@ class Prune(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         """Keep the parts that ran."""
-        if _assigns(node.test):
+        if _is_kept(node.test):
             return self.generic_visit(node)
         body, orelse = self._ran(node.body), self._ran(node.orelse)
         if not body and not orelse and node.test.lineno not in self._lines:
@@ -301,7 +324,7 @@ class Prune(ast.NodeTransformer):
                     self._ran(statement.body)
                     and body[index + 1 :]
                     and not self._ran(body[index + 1 :])
-                    and not _assigns(statement.test)
+                    and not _is_kept(statement.test)
                 ):
                     self.tests.append(statement.test)
                     return [*body[:index], *self._shortened(statement.body)]
@@ -322,5 +345,15 @@ def visited(transformer: ast.NodeTransformer, body: list[ast.stmt]) -> list[ast.
     return made
 
 
-def _assigns(test: ast.expr) -> bool:
-    return any(isinstance(each, ast.NamedExpr) for each in ast.walk(test))
+def _is_kept(test: ast.expr) -> bool:
+    """Whether a test has an effect, or nobody knows which attributes it reads."""
+    for node in ast.walk(test):
+        match node:
+            case ast.NamedExpr() | ast.Attribute(attr="__dict__"):
+                return True
+            case ast.Name(id="getattr" | "hasattr" | "vars") if not any(
+                asked(call) is not None and call.func is node  # type: ignore[attr-defined]
+                for call in ast.walk(test)
+            ):
+                return True
+    return False

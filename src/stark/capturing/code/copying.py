@@ -13,10 +13,8 @@ from torch import nn
 
 from stark.capturing.calls.observing import Observed
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.code.branches import Fixed, Fold, Prune, Shorten, paths_of_self
+from stark.capturing.code.branches import Fixed, Fold, Prune, Shorten, asked, paths_of_self
 from stark.capturing.code.definitions import IMPORTED, Definitions, free_names
-from stark.capturing.described import described
-from stark.capturing.expressions.literals import is_plain
 
 KEPT_DECORATORS = {
     "staticmethod", "classmethod", "property", "dataclass", "dataclasses.dataclass", "functools.cached_property",
@@ -56,8 +54,14 @@ class Copier:
         self.whole: set[str] = set()
         """Attributes that are used in other ways too, so that any of their attributes may be read."""
 
+        self.tested: set[str] = set()
+        """Names of attributes that only the tests of branches read that were left out."""
+
+        self.asked: set[str] = set()
+        """Names of attributes that code asks for by `getattr` or `hasattr` of other objects than `self`."""
+
         self.code: dict[str, str] = {}
-        """Digests of methods, and values of constants that decided a branch, by `package.module:name`."""
+        """Digests of methods by `package.module:name`."""
 
         self.dropped = 0
         """The number of branches that were left out because they did not run."""
@@ -99,12 +103,14 @@ class Copier:
         if self._prune and prune.applies_to(tree):
             tree = prune.visit(tree)
             self.dropped += len(prune.tests)
-            for test in prune.tests:
-                decisive |= paths_of_self(test)
             tests += prune.tests
-        for name in {name for test in tests for name in free_names(test)}:
-            if name not in fixed.bound and name in space and is_plain(space[name]):
-                self.code[f"{module}:{name}"] = described(space[name])
+        for test in tests:
+            decisive |= paths_of_self(test)
+            self._note_asked(test)
+            nodes = list(ast.walk(test))
+            self.tested |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
+            texts = (each.value for each in nodes if isinstance(each, ast.Constant))
+            self.tested |= {value for value in texts if isinstance(value, str)}
         tree = Shorten().visit(_WithoutLogging(space).visit(tree))
         return self._resolved(tree, module)  # type: ignore[return-value]
 
@@ -124,11 +130,21 @@ class Copier:
             if name not in space:
                 continue  # bound in a branch that was dropped, or in an enclosing class
             names[name] = self.definitions.need(name, module)
-        inner: set[int] = set()  # a walk comes to outer nodes first
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and not hasattr(node, "placed"):
                 node.id = names.get(node.id, node.id)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        self._note_asked(tree)
+        self._note_read(tree)
+        return tree
+
+    def _note_asked(self, tree: ast.AST) -> None:
+        paths = (path for node in ast.walk(tree) if (path := asked(node)) is not None)
+        self.asked |= {path.attr for path in paths if not paths_of_self(path)}
+
+    def _note_read(self, tree: ast.AST) -> None:
+        inner: set[int] = set()  # a walk comes to outer nodes first
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 self.reads.add(node.attr)
                 if isinstance(node.value, ast.Attribute):
                     self.nested.setdefault(node.value.attr, set()).add(node.attr)
@@ -137,7 +153,6 @@ class Copier:
                     self.whole.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self.reads.add(node.value)
-        return tree
 
 
 def _marked(expression: ast.expr) -> ast.expr:

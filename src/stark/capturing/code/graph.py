@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,12 +13,14 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from stark.capturing.calls.cases import Binding
+from stark.capturing.calls.observing import Observed
 from stark.capturing.calls.recording import Example, Form
 from stark.capturing.calls.repeating import unchanged
 from stark.capturing.calls.values import copied
 from stark.capturing.cannot import CannotCapture, users_code
-from stark.capturing.code.attributes import constant_buffers, is_describable
+from stark.capturing.code.attributes import DEEPEST, constant_buffers, has_text, is_describable
 from stark.capturing.code.definitions import IMPORTED
+from stark.capturing.code.globals import attributes_of, globals_of
 from stark.capturing.code.state import (
     HOLDER,
     assigned,
@@ -27,7 +30,7 @@ from stark.capturing.code.state import (
     read,
     registered,
 )
-from stark.capturing.described import code, described
+from stark.capturing.described import code, described, hidden
 from stark.capturing.document import Captured
 from stark.capturing.expressions.drawing import parameter
 from stark.capturing.expressions.literals import literal, nested
@@ -48,7 +51,9 @@ def exported(module: nn.Module, example: Example, grad: bool) -> ExportedProgram
         return torch.export.export(module, *example, strict=False)
 
 
-def by_graph(module: nn.Module, binding: Binding, form: Form, reason: str) -> Captured:
+def by_graph(
+    module: nn.Module, binding: Binding, form: Form, observed: Observed, reason: str
+) -> Captured:
     """Write the exported graph as PyTorch code.
 
     Raises CannotCapture if the module cannot be exported, or the graph has parts that are no operators.
@@ -77,34 +82,73 @@ def by_graph(module: nn.Module, binding: Binding, form: Form, reason: str) -> Ca
         notes=[
             f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
         ],
-        attributes=_attributes(module),
-        code=_code(module),
+        attributes=_attributes(module, attributes_of(observed)),
+        code=_code(module) | globals_of(observed),
         packages={type(module).__module__.partition(".")[0]},
     )
 
 
-def _attributes(module: nn.Module) -> dict[str, dict[str, str]]:
-    """All numbers, functions, tensors and the like of every submodule: the graph may depend on each."""
+def _attributes(module: nn.Module, read: set[str]) -> dict[str, dict[str, str]]:
+    """All numbers, functions, tensors and the like of every submodule: the graph may depend on each.
+
+    No code is in the file that shows which texts matter, so none can be read there. Raises CannotCapture if an
+    attribute of a name in `read` cannot be described.
+    """
     found = {}
     for path, each in module.named_modules():
-        plain = constant_buffers(each)
+        facts = Facts(each, read)
         for name, value in vars(each).items():
-            if not name.startswith("_") and name != "training":
-                inner = vars(value).items() if hasattr(value, "__dict__") else ()
-                parts = {f"{name}.{n}": v for n, v in inner if not n.startswith("_")}
-                facts = {name: value} if is_describable(value) else parts
-                plain |= {n: described(v) for n, v in facts.items() if is_describable(v)}
+            if name not in OF_NN_MODULE:
+                facts.add(name, value)
         if path:
-            plain["__class__"] = described(type(each))
-        if plain:
+            facts.add("__class__", type(each))
+        if plain := constant_buffers(each) | facts.found:
             found[path] = dict(sorted(plain.items()))
     return found
+
+
+OF_NN_MODULE = {*vars(nn.Module()), "_is_hf_initialized"}
+
+
+DYNAMIC = {"vars", "__dict__", "asdict"}
+"""Names in code that may read every attribute."""
+
+
+class Facts:
+    """The attributes of one module, by dotted name."""
+
+    def __init__(self, module: nn.Module, read: set[str]) -> None:
+        self._module, self._read = module, read
+        self.found: dict[str, str] = {}
+
+    def add(self, name: str, value: Any, depth: int = 0) -> None:
+        """An attribute, with the attributes of an object. Raises CannotCapture if code reads it and it has no description."""
+        own = isinstance(value, types.MethodType) and value.__self__ is self._module
+        if is_describable(value.__func__ if own else value):
+            self.found[name] = hidden(value) if has_text(value) else described(value)
+            return
+        if isinstance(value, nn.Module):
+            return
+        inside = not callable(value) and not isinstance(value, dict) and hasattr(value, "__dict__")
+        is_read = bool(self._read & DYNAMIC) or self._read.issuperset(name.split("."))
+        if inside and is_read and depth <= DEEPEST:
+            self.found[f"{name}.__class__"] = described(type(value))
+            for inner, each in vars(value).items():
+                if not inner.startswith("__"):
+                    self.add(f"{name}.{inner}", each, depth + 1)
+        elif is_read:
+            kind = type(self._module).__name__
+            raise CannotCapture(
+                f"{kind}.{name} is a {type(value).__name__} that cannot be compared"
+            )
 
 
 def _code(module: nn.Module) -> dict[str, str]:
     """The digests of the source of all classes that are not torch's."""
     kinds = {kind for each in module.modules() for kind in type(each).__mro__[:-1]}
-    own = {f"{k.__module__}:{k.__qualname__}": k for k in kinds if "<" not in k.__qualname__}
+    if local := [kind.__qualname__ for kind in kinds if "<" in kind.__qualname__]:
+        raise CannotCapture(f"the class {min(local)} was made in a function")
+    own = {f"{k.__module__}:{k.__qualname__}": k for k in kinds}
     return {
         n: code(k)
         for n, k in sorted(own.items())

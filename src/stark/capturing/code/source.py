@@ -17,6 +17,7 @@ from stark.capturing.cannot import CannotCapture
 from stark.capturing.code.attributes import Values
 from stark.capturing.code.branches import names_stored
 from stark.capturing.code.copying import Copier
+from stark.capturing.code.globals import globals_of
 from stark.capturing.code.graph import exported
 from stark.capturing.code.state import finishing
 from stark.capturing.code.synthesis import Parts, Synthesis
@@ -47,7 +48,7 @@ def by_source(
         imports=dict(copier.definitions.imports),
         notes=notes,
         attributes=synthesis.attributes(),
-        code=dict(sorted((copier.code | copier.definitions.code).items())),
+        code=dict(sorted((globals_of(observed) | copier.code | copier.definitions.code).items())),
         packages={kind.__module__.partition(".")[0] for kind in [type(module), *synthesis.kinds()]},
     )
 

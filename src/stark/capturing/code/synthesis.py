@@ -27,7 +27,7 @@ from stark.capturing.code.building import (
 from stark.capturing.code.copying import Copier
 from stark.capturing.code.methods import Methods, methods_of
 from stark.capturing.code.state import buffer_text
-from stark.capturing.described import described
+from stark.capturing.described import MISSING, described
 from stark.capturing.expressions.drawing import parameter
 from stark.capturing.expressions.literals import is_constant
 
@@ -99,12 +99,16 @@ class Synthesis:
         found = {}
         for path, each in self._module.named_modules():
             known = self._methods.get(id(each))
-            names = attributes(each) if known is None else [*self._read(each), *known.read]
+            tested = vars(each).keys() & self._copier.tested - OF_NN_MODULE
+            read = [] if known is None else [*self._read(each), *known.read]
+            names = {*tested, *(attributes(each) if known is None else read)}
             idle = {"training"} | _without_effect(each)
             values = {name: _nested_attribute(each, name) for name in names if name not in idle}
-            plain = constant_buffers(each)
+            plain = constant_buffers(each) | self._values.missing(each)
             for name, value in values.items():
-                if not callable(value) or name.partition(".")[0] in vars(each):
+                if value is MISSING:
+                    plain[name] = MISSING
+                elif not callable(value) or name.partition(".")[0] in vars(each):
                     plain |= self._values.facts(value, name)  # methods are in `code`
             if path and known is not None and not _without_effect(each):
                 plain["__class__"] = described(type(each))
@@ -278,13 +282,16 @@ def _without_effect(module: nn.Module) -> set[str]:
 
 
 def _nested_attribute(module: nn.Module, path: str) -> Any:
-    """An attribute such as `config.hidden_size`; NotImplemented, which is no constant, if there is none."""
-    first = path.partition(".")[0]
-    if first in module._parameters or first in module._buffers or first in module._modules:
-        return NotImplemented
+    """An attribute such as `config.hidden_size`; MISSING if there is none; NotImplemented, which is no constant, for state."""
+    value: Any = NotImplemented
     with suppress(Exception):  # properties of the user may raise anything
-        return functools.reduce(getattr, path.split("."), module)
-    return NotImplemented
+        try:
+            value = functools.reduce(getattr, path.split("."), module)
+        except AttributeError:
+            return MISSING
+    first = path.partition(".")[0]
+    of_state = first in module._parameters or first in module._buffers or first in module._modules
+    return NotImplemented if of_state else value
 
 
 def _is_part_of(twin: nn.Module, module: nn.Module) -> bool:
