@@ -222,19 +222,11 @@ class Lambda(nn.Module):
         return {"scaled": self.scaled(x), "none": None, "rest": [r + 1 for r in rest]}
 
 
-def hooked() -> nn.Module:
-    made = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-    made[0].register_forward_hook(lambda module, args, output: output + 1)
-    return made
-
-
 BY_GRAPH = {
     "a lambda": (
         Lambda,
         "Lambda.scaled: Lambda.__init__.<locals>.<lambda> is not defined at the top level",
     ),
-    "a hook inside": (hooked, "0 (Linear) has hooks"),
-    "weight_norm": (lambda: nn.utils.weight_norm(nn.Linear(8, 8)), "has hooks"),
     "a parametrization": (
         lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)),
         "ParametrizedLinear",

@@ -245,6 +245,136 @@ def test_a_counter() -> None:
     assert 1 == module.calls, "the calls of the capture do not count"
 
 
+class Statistics:
+    """An object of the user's, as a config is."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+
+class Leaving(nn.Module):
+    """Leaves something on the module at each call."""
+
+    def __init__(self, leave: Callable[[Any, Any], None]) -> None:
+        super().__init__()
+        self.leave = leave
+        self.last: Any = None
+        self.seen: list[Any] = []
+        self.by_size: dict[int, list[Any]] = {}
+        self.sum = torch.zeros(2, 8)
+        self.statistics = Statistics()
+
+    def forward(self, x: Any) -> Any:
+        y = x * 2
+        self.leave(self, y)
+        return y
+
+
+def count_outside(module: Any, _: Any) -> None:
+    module.statistics.steps += 1
+
+
+LEFT: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "a new tensor": ("last", lambda module, y: setattr(module, "last", y)),
+    "a tensor in a new list": ("last", lambda module, y: setattr(module, "last", [y])),
+    "a list that grows": ("seen", lambda module, y: module.seen.append(y)),
+    "a list inside": (
+        "by_size",
+        lambda module, y: module.by_size.setdefault(len(y), []).append(1),
+    ),
+    "a tensor changed in place": ("sum", lambda module, y: module.sum.add_(y)),
+    "an object's attribute": ("statistics.steps", count_outside),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("grad", [False, True])
+def test_what_each_call_leaves_on_the_module(name: str, grad: bool) -> None:
+    attribute, leave = LEFT[name]
+    module = Leaving(leave)
+    with torch.set_grad_enabled(grad), recording(module) as calls:
+        module(X)
+    before = [
+        module.last,
+        len(module.seen),
+        len(module.by_size.get(2, [])),
+        module.statistics.steps,
+    ]
+    total = module.sum.clone()
+
+    assert f"Each call of Leaving changes its attribute {attribute}, " in refused(module, calls)
+
+    after = [module.last, len(module.seen), len(module.by_size.get(2, [])), module.statistics.steps]
+    assert [type(each) for each in before] == [type(each) for each in after]
+    assert before[1:] == after[1:], "the calls of the capture leave nothing"
+    assert before[0] is after[0]
+    assert torch.equal(total, module.sum)
+
+
+def fill(module: Any, y: Any) -> None:
+    if module.last is None:
+        module.last = y.new_ones(8)
+    module.seen = [len(y)]
+
+
+def test_a_cache_that_is_filled_once_is_no_state() -> None:
+    module, calls = recorded(twin := nn.Sequential(Leaving(fill)), X)
+    twin[0].last = None
+
+    problem = stark.capture(module, calls)
+
+    assert "class Model" in problem.source
+    assert twin[0].last is None
+
+
+def hooked(register: str) -> nn.Module:
+    module = nn.Sequential(nn.Linear(8, 8))
+    getattr(module[0], register)(lambda *_: None)
+    return module
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "register_full_backward_pre_hook",
+    ],
+)
+def test_hooks(register: str) -> None:
+    module, calls = recorded(hooked(register), X)
+
+    said = refused(module, calls)
+
+    assert said.startswith("0 (Linear) has hooks, ")
+    assert said.endswith("; remove them, or capture a part without them.")
+    assert "The module (Linear) has hooks" in refused(module[0], calls)
+
+
+def test_hooks_on_all_modules() -> None:
+    module, calls = recorded(nn.Linear(8, 8), X)
+    hook = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert "All modules have hooks" in refused(module, calls)
+    finally:
+        hook.remove()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hooks_of_torch_and_of_recording_come_with_their_own_advice() -> None:
+    from torch.nn.utils import prune
+
+    for name in ("weight_norm", "spectral_norm"):
+        module, calls = recorded(nn.Sequential(getattr(nn.utils, name)(nn.Linear(8, 8))), X)
+        assert f"; use torch.nn.utils.parametrizations.{name}." in refused(module, calls)
+    module, calls = recorded(prune.l1_unstructured(nn.Linear(8, 8), "weight", 0.5), X)
+    assert "; call torch.nn.utils.prune.remove." in refused(module, calls)
+    with recording(module := nn.Linear(8, 8)) as calls:
+        module(X)
+        assert "; capture after the `with stark.recording` block." in refused(module, calls)
+
+
 @pytest.mark.slow
 def test_an_output_whose_shape_depends_on_values() -> None:
     class Chosen(nn.Module):

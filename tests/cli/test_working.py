@@ -15,6 +15,8 @@ def queue(workplace: Path) -> Path:
 class Judges:
     """Judges that are started and closed."""
 
+    ready = 1
+
     def __init__(self) -> None:
         self.seen: list[str] = []
 

@@ -13,7 +13,14 @@ from package_samples import DOUBLE, DOUBLE_CPP, kernel, result
 
 import stark
 from stark.cli import app
-from stark.deploy.certificate import changed_files, package_folder, read_certificate
+from stark.core.evaluation import Correct
+from stark.deploy.certificate import (
+    changed_around,
+    changed_files,
+    package_folder,
+    read_certificate,
+)
+from support.nodes import EAGER_MS, correct, measurement
 
 USE = """
 import sys, torch, my_kernel
@@ -111,6 +118,35 @@ def test_changed_missing_and_added_files_are_named(folder: Path) -> None:
     } == set(changed_files(package, read_certificate(package)))
 
 
+def test_files_around_the_package_are_certified_too(folder: Path) -> None:
+    package, variant = package_folder(folder), folder / "build" / "torch-universal"
+    claimed = read_certificate(package)
+    assert [] == list(changed_around(folder, package, claimed))
+
+    (folder / "pyproject.toml").write_text("")
+    (folder / "README.md").unlink()
+    (folder / "setup.py").write_text("")
+    (folder / "build" / "torch-cuda").symlink_to(variant)
+    (variant / "other").mkdir()
+    (variant / "other" / "__init__.py").write_text("")
+    copies = folder / ".build" / "lib" / "my_kernel"
+    copies.mkdir(parents=True)
+    (copies / "kernel.py").write_bytes((package / "kernel.py").read_bytes())
+    (copies / "guard.py").write_text("")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("")
+
+    assert {
+        "pyproject.toml was changed after the export",
+        "README.md is missing",
+        "setup.py was added after the export",
+        "build/torch-cuda was added after the export",
+        "build/torch-universal/other/__init__.py was added after the export",
+        ".build/lib/my_kernel/guard.py was added after the export",
+    } == set(changed_around(folder, package, claimed))
+    assert [] == list(changed_files(package, claimed))
+
+
 @pytest.mark.slow
 def test_it_is_imported_without_stark(folder: Path, tmp_path: Path) -> None:
     ended = run(USE, folder / "build" / "torch-universal", folder=tmp_path)
@@ -133,6 +169,7 @@ def test_pip_installs_it(folder: Path, tmp_path: Path) -> None:
     assert [] == list(changed_files(target / "my_kernel", read_certificate(target / "my_kernel")))
     package = package_folder(folder)
     assert [] == list(changed_files(package, read_certificate(package)))
+    assert [] == list(changed_around(folder, package, read_certificate(package)))
 
 
 def test_a_layer_for_kernelize(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +202,13 @@ def test_a_layer_for_kernelize(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("full", "is not empty"), ("1st", "cannot name a package")],
+    [
+        ("full", "is not empty"),
+        *(
+            (n, "cannot name a package")
+            for n in ("1st", "_k", "naïve", "lambda", "torch", "triton", "json")
+        ),
+    ],
 )
 def test_folders_that_cannot_be_written(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "full").mkdir()
@@ -207,3 +250,20 @@ def test_the_command_names_training_mode(
     assert 0 == app.main(["export", "last", str(tmp_path / "trained")])
 
     assert "mode: train(): kernels are verified for that mode only" in capsys.readouterr().out
+
+
+def test_the_command_names_a_claim_that_verify_cannot_confirm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = correct(0.5)
+    assert isinstance(found, Correct)
+    unsure = measurement(EAGER_MS).model_copy(update={"resolution_ms": 9 * EAGER_MS})
+    references = {**found.references, "compile": unsure}
+    noisy = result(DOUBLE, evaluation=found.model_copy(update={"references": references}))
+    for run in (result(DOUBLE, evaluation=found), noisy):
+        monkeypatch.setattr("stark.cli.deploying.load_run", lambda *_, run=run: run)
+        assert 0 == app.main(["export", "last", str(tmp_path / f"my_{run is noisy}")])
+
+    said = capsys.readouterr().out.split()
+    assert 1 == " ".join(said).count("can give no verdict")
+    assert "The speedup vs compile was too noisy" in " ".join(said)

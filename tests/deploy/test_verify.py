@@ -48,7 +48,7 @@ def change(folder: Path, changed: Callable[[dict[str, Any]], None]) -> None:
 
 
 async def test_a_true_claim_is_confirmed(folder: Path) -> None:
-    executor = judged(correct(0.505))
+    executor = judged(of_cases(correct(0.505)))
 
     found = await averify(folder, judge=executor)
 
@@ -61,7 +61,7 @@ async def test_a_true_claim_is_confirmed(folder: Path) -> None:
 async def test_a_changed_file_is_named_and_nothing_is_judged(folder: Path) -> None:
     [file] = folder.rglob("kernel.py")
     file.write_text(file.read_text().replace("0.5", "0.4"))
-    executor = judged(correct(0.5))
+    executor = judged(of_cases(correct(0.5)))
 
     found = await averify(folder, judge=executor)
 
@@ -80,7 +80,7 @@ async def test_a_changed_file_with_a_new_digest_is_no_longer_the_judged_kernel(
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     change(folder, lambda document: document["files"].update({"kernel.py": digest}))
 
-    found = await averify(folder, judge=judged(correct(0.5)))
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
 
     assert ("kernel.py is not the kernel that was judged",) == found.reasons
 
@@ -124,7 +124,7 @@ async def test_a_doubled_claim_is_refused(folder: Path, keys: tuple[str, ...]) -
 
     change(folder, double)
 
-    found = await averify(folder, judge=judged(correct(0.5)))
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
 
     assert "refused" == found.outcome
     assert "the claimed speedup vs eager is" in found.reasons[0]
@@ -163,15 +163,70 @@ async def test_a_noisy_claim_is_judged_and_gets_no_verdict(folder: Path) -> None
 
     change(folder, widen)
 
-    found = await averify(folder, judge=judged(correct(0.5)))
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
     change(folder, lambda document: document["device"].update({"processors": 1}))
-    on_one = await averify(folder, judge=judged(correct(0.5), processors=1))
+    on_one = await averify(folder, judge=judged(of_cases(correct(0.5)), processors=1))
     wrong = await averify(folder, judge=judged(failure("incorrect")))
 
     assert "no verdict" == found.outcome == on_one.outcome
-    assert found.reasons[0].startswith(TOO_NOISY) and "taskset -c 0" in found.reasons[0]
-    assert TOO_NOISY == on_one.reasons[0], "it was on one core already"
+    said = f"the claimed speedup vs eager was {TOO_NOISY}"
+    assert found.reasons[0].startswith(said) and "taskset -c 0" in found.reasons[0]
+    assert said == on_one.reasons[0], "it was on one core already"
     assert "refused" == wrong.outcome
+
+
+@pytest.mark.parametrize(("where", "name"), [("speedups", "compile"), ("cases", "eager in large")])
+async def test_any_noisy_claim_gets_no_verdict(folder: Path, where: str, name: str) -> None:
+    wide = {"reference": name.split()[0], "ratio": 50.0, "low": 30.0, "high": 90.0}
+
+    def widen(document: dict[str, Any]) -> None:
+        home = document if where == "speedups" else document["cases"]["large"]
+        home["speedups"][wide["reference"]] = wide
+
+    change(folder, widen)
+
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
+
+    assert "no verdict" == found.outcome
+    assert any(f"the claimed speedup vs {name} was {TOO_NOISY}" in why for why in found.reasons)
+
+
+async def test_a_claim_about_a_case_that_was_not_measured_gets_no_verdict(folder: Path) -> None:
+    found = await averify(folder, judge=judged(correct(0.5)))
+
+    assert "no verdict" == found.outcome
+    assert "the speedup vs eager in small was not measured; try again" in found.reasons
+
+
+async def test_a_stricter_precision_class_than_now_is_refused(folder: Path) -> None:
+    now = of_cases(correct(0.5))
+    assert isinstance(now, Correct)
+    accuracy = now.accuracy.model_copy(update={"meets": "tf32"})
+    change(folder, lambda document: document["accuracy"].update({"meets": "fp32-split"}))
+
+    found = await averify(folder, judge=judged(now.model_copy(update={"accuracy": accuracy})))
+
+    assert "refused" == found.outcome
+    assert ("the claimed precision class is fp32-split, but it is tf32 here",) == found.reasons
+
+
+async def test_a_kernel_that_fails_at_other_shapes_now_is_refused(folder: Path) -> None:
+    now = of_cases(correct(0.5)).model_copy(update={"generalizes": False})
+    change(folder, lambda document: document.update({"generalizes": True}))
+
+    found = await averify(folder, judge=judged(now))
+
+    assert ("the kernel is said to be correct at other shapes, but is not here",) == found.reasons
+
+
+async def test_a_changed_file_around_the_package_is_refused(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("")
+
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
+    installed = await averify(package_folder(folder), judge=judged(of_cases(correct(0.5))))
+
+    assert ("pyproject.toml was changed after the export",) == found.reasons
+    assert installed.confirmed, "what is installed is without that file"
 
 
 async def test_a_noisy_measurement_decides_nothing(folder: Path) -> None:
@@ -191,7 +246,7 @@ async def test_a_noisy_measurement_decides_nothing(folder: Path) -> None:
 async def test_other_versions_are_noted(folder: Path) -> None:
     change(folder, lambda document: document["versions"].update({"torch": "2.10.0"}))
 
-    found = await averify(folder, judge=judged(correct(0.5)))
+    found = await averify(folder, judge=judged(of_cases(correct(0.5))))
 
     assert found.confirmed
     assert ("torch was 2.10.0 and is 2.13.0",) == found.notes

@@ -31,6 +31,7 @@ from stark.evaluator.protocol import (
     Evaluate,
     Evaluated,
     Hello,
+    JudgeFailed,
     PreparedProblems,
     order_adapter,
     refusal,
@@ -43,6 +44,8 @@ THREADS = 64
 ENDS_THE_JUDGE = "# ends the judge"
 """In a candidate's source: judging it ends this process, as a candidate that kills its judge would."""
 
+FINDS_A_FULL_DISK = "# finds a full disk"
+"""In a candidate's source: the disk of the judge's machine is full when it is judged."""
 
 TAKES_LONG, LONG_S = "# takes long", 0.5
 """In a candidate's source: judging it takes this many seconds."""
@@ -100,6 +103,10 @@ class FakeJudge:
             time.sleep(LONG_S if slow else self._judging_s)
         if isinstance(request, Evaluate) and ENDS_THE_JUDGE in request.candidate.source:
             os._exit(1)
+        if isinstance(request, Evaluate) and FINDS_A_FULL_DISK in request.candidate.source:
+            error = "OSError: [Errno 28] No space left on device"
+            self._say(JudgeFailed(id=request.id, error=error, machine=True))
+            return
         if isinstance(request, Describe):
             executor = FakeExecutor(device=self._hello.device)
             reference = asyncio.run(executor.describe(request.problem))

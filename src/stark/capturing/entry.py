@@ -11,21 +11,20 @@ from torch import nn
 
 from stark.capturing.calls.cases import MOST_CASES, Binding, Case, make_cases, together
 from stark.capturing.calls.observing import Observed, observe
-from stark.capturing.calls.recording import Calls, Example, Form, eagerly
-from stark.capturing.calls.repeating import call, plain_state, unchanged
-from stark.capturing.calls.values import copied, tensors_of
+from stark.capturing.calls.recording import Calls, Form
+from stark.capturing.calls.repeating import settled
+from stark.capturing.calls.values import tensors_of
 from stark.capturing.cannot import CannotCapture, users_code
 from stark.capturing.checking import check
 from stark.capturing.code.graph import by_graph
 from stark.capturing.code.source import by_source
 from stark.capturing.document import Captured, write
 from stark.capturing.refusals import (
-    has_hooks,
     refuse_calls,
     refuse_form,
     refuse_module,
     refuse_operators,
-    refuse_outputs,
+    refuse_outcome,
     unwrapped,
 )
 from stark.core.declared import Objective
@@ -159,36 +158,12 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
     """Repeat the calls. Raises ProblemError if that fails, draws random numbers, or changes the module."""
     kind = type(module).__name__
     with users_code(f"{kind} fails when a recorded call is repeated (REASON).", ProblemError):
-        example = forms[0].example
-        assert example is not None
-        outcome = call(module, example)
-        refuse_outputs(module, outcome.outputs)
-        if outcome.random:
-            raise ProblemError(
-                f"{kind} draws random numbers, so its outputs cannot be compared; "
-                f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."
-            )
+        for form in forms:
+            assert form.example is not None
+            refuse_outcome(module, settled(module, form.example, form.grad))
         observed = observe(module, forms)
-        _refuse_counting(module, example)
     refuse_operators(module, sorted(observed.operators))
     return observed
-
-
-def _refuse_counting(module: nn.Module, example: Example) -> None:
-    """Raise ProblemError if a second call changes a number or text of the module, such as a counter."""
-    states = []
-    with unchanged(module), eagerly(), torch.inference_mode(False), torch.no_grad():
-        for _ in range(2):
-            args, kwargs = copied(example)
-            module(*args, **kwargs)
-            states.append(plain_state(module))
-    first, second = states
-    changed = [name for name, value in first.items() if value != second.get(name)]
-    if changed:
-        raise ProblemError(
-            f"Each call of {type(module).__name__} changes its attribute {changed[0]}, which a kernel would not do; "
-            "remove that, or keep such state in a buffer."
-        )
 
 
 Way = Callable[[], Captured]
@@ -205,8 +180,6 @@ def _exact(
     """The file by the first way that passes the check. Raises ProblemError with the reasons of both."""
 
     def source() -> Captured:
-        if hooks := has_hooks(module):
-            raise CannotCapture(hooks)
         return by_source(module, binding, [case.form for case in cases], observed)
 
     def graph() -> Captured:

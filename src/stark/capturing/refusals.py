@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 from torch.utils import _pytree as pytree
 
+from stark.capturing.calls import recording
 from stark.capturing.calls.recording import Calls, Form
+from stark.capturing.calls.repeating import Outcome
 from stark.capturing.calls.values import tensors_of
 from stark.capturing.expressions.literals import is_plain
 from stark.core.errors import ProblemError
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+INSTEAD = {
+    "torch.nn.utils.weight_norm": "use torch.nn.utils.parametrizations.weight_norm",
+    "torch.nn.utils.spectral_norm": "use torch.nn.utils.parametrizations.spectral_norm",
+    "torch.nn.utils.prune": "call torch.nn.utils.prune.remove",
+    recording.__name__: "capture after the `with stark.recording` block",
+}
+"""What to do about a hook, by the Python module that defines it."""
 
 WRAPPERS = {"DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"}
 
@@ -43,6 +55,9 @@ def refuse_module(module: nn.Module) -> None:
     state = [*module.named_parameters(), *module.named_buffers()]
     for name, tensor in state:
         _refuse_tensor(name, tensor)
+    for path, each in module.named_modules():
+        _refuse_hooks(f"{_named(path, each)} has", [getattr(each, name) for name in HOOKS])
+    _refuse_hooks("All modules have", [getattr(torch_module, f"_global{name}") for name in HOOKS])
     if torch.get_default_dtype() != torch.float32:
         raise ProblemError(
             f"torch's default dtype is {torch.get_default_dtype()}; captured files are for float32, so set it back."
@@ -52,6 +67,18 @@ def refuse_module(module: nn.Module) -> None:
         raise ProblemError(
             f"The module is on several devices ({', '.join(sorted(devices))}); move it to one, or capture its parts."
         )
+
+
+def _named(path: str, module: nn.Module) -> str:
+    return f"{path or 'The module'} ({type(module).__name__})"
+
+
+def _refuse_hooks(whose: str, kinds: Sequence[Mapping[int, Any]]) -> None:
+    """Raise ProblemError for hooks: a kernel would skip those inside, and a graph has the module's own once more."""
+    for hook in (hook for hooks in kinds for hook in hooks.values()):
+        defined = getattr(hook, "__module__", "")
+        instead = INSTEAD.get(defined, "remove them, or capture a part without them")
+        raise ProblemError(f"{whose} hooks, which a kernel cannot contain; {instead}.")
 
 
 def _refuse_hidden(path: str, module: nn.Module) -> None:
@@ -70,7 +97,7 @@ def _refuse_hidden(path: str, module: nn.Module) -> None:
 
 
 def _refuse_kind(path: str, module: nn.Module) -> None:
-    name = f"{path or 'The module'} ({type(module).__name__})"
+    name = _named(path, module)
     if isinstance(module, torch.jit.ScriptModule):
         raise ProblemError(
             f"{name} is TorchScript, whose code is not Python; capture the module before scripting."
@@ -133,7 +160,23 @@ def refuse_form(module: nn.Module, form: Form) -> None:
         )
 
 
-def refuse_outputs(module: nn.Module, outputs: Any) -> None:
+def refuse_outcome(module: nn.Module, outcome: Outcome) -> None:
+    """Raise ProblemError for a call whose results cannot be compared, or that leaves more than a kernel would."""
+    kind = type(module).__name__
+    _refuse_outputs(module, outcome.outputs)
+    if outcome.random:
+        raise ProblemError(
+            f"{kind} draws random numbers, so its outputs cannot be compared; "
+            f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."
+        )
+    if outcome.changed is not None:
+        raise ProblemError(
+            f"Each call of {kind} changes its attribute {outcome.changed}, which a kernel would not do; remove that, "
+            "or keep such state in a buffer."
+        )
+
+
+def _refuse_outputs(module: nn.Module, outputs: Any) -> None:
     """Raise ProblemError for results that are objects of a class which a problem file cannot import."""
     kind = type(outputs)
     if isinstance(outputs, torch.Tensor) or is_plain(outputs):
@@ -144,7 +187,7 @@ def refuse_outputs(module: nn.Module, outputs: Any) -> None:
             "tuple, a list or a dict (in transformers: return_dict=False), or capture a submodule that does."
         )
     for inner in outputs.values() if isinstance(outputs, dict) else outputs:
-        refuse_outputs(module, inner)
+        _refuse_outputs(module, inner)
 
 
 def refuse_operators(module: nn.Module, operators: Sequence[str]) -> None:
@@ -154,17 +197,3 @@ def refuse_operators(module: nn.Module, operators: Sequence[str]) -> None:
             f"{type(module).__name__} calls the custom operator {operators[0]}, which a problem file cannot contain; "
             "capture a module around which it is not used, or use a PyTorch implementation while capturing."
         )
-
-
-def has_hooks(module: nn.Module) -> str | None:
-    """The first submodule with hooks, as a phrase; None without hooks."""
-    for path, each in module.named_modules():
-        hooks = (
-            each._forward_hooks,
-            each._forward_pre_hooks,
-            each._backward_hooks,
-            each._backward_pre_hooks,
-        )
-        if any(hooks):
-            return f"{path or 'the module'} ({type(each).__name__}) has hooks"
-    return None

@@ -33,10 +33,11 @@ def export(run: str, folder: Path, attempt: int | None, settings: Settings) -> N
     )
     if mode := mode_line(result.run.problem):
         consoles.say(f"mode: {mode}")
-    if kernel.speedup.too_noisy:
+    claims = kernel.contents.certificate.claims
+    if noisy := [name for name, claim in claims.items() if claim.too_noisy]:
         consoles.say(
-            "The speedup was too noisy, so `stark verify` can give no verdict on it; search again while no other programs "
-            f"run{or_on_one_core(kernel.evaluation.device)}."
+            f"The speedup vs {noisy[0]} was too noisy, so `stark verify` can give no verdict; search again while no other "
+            f"programs run{or_on_one_core(kernel.evaluation.device)}."
         )
 
 

@@ -18,7 +18,7 @@ def work(folder: Path, once: bool, executor: str) -> None:
     async def serve() -> int:
         try:
             await judges.start()  # fails now if no judge can work, not at the first request
-            return await serve_folder(folder, judges, once, consoles.say)
+            return await serve_folder(folder, judges, once, consoles.say, lambda: judges.ready)
         finally:
             await judges.close()
 

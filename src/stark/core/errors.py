@@ -102,3 +102,8 @@ class ReplyError(StarkError):
 
 class JudgeDied(StarkError):
     """The judge process died during a request, which is then retried."""
+
+    def __init__(self, reason: str, machine: bool = False) -> None:
+        """`machine`: the judge's machine is at fault, for instance because its disk is full."""
+        self.machine = machine
+        super().__init__(reason)

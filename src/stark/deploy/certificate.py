@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -20,11 +20,14 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 
 CERTIFICATE = "certificate.json"
-FORMAT = 1
+FORMAT = 2
 """Version of the certificate's form."""
 
-_MADE_BY_USE = ("__pycache__",)
-"""Folders that Python makes in a package."""
+_MADE_BY_USE = ("__pycache__", ".git")
+"""Folders that Python and git make."""
+
+_BUILDS = ".build"
+"""Where `pip install` copies the package to, as pyproject.toml says."""
 
 
 class Case(Frozen):
@@ -86,6 +89,15 @@ class Certificate(Frozen):
     files: dict[str, str] = Field(default={})
     """SHA-256 of each file of the package, by its path relative to the folder with the certificate."""
 
+    around: dict[str, str] = Field(default={})
+    """SHA-256 of the other files of the exported folder, by their paths relative to it. An installed package is without
+    them."""
+
+    @property
+    def claims(self) -> dict[str, Speedup]:
+        """All claimed speedups, those of cases by names such as `eager in decode`."""
+        return with_cases(self.speedups, {n: each.speedups for n, each in self.cases.items()})
+
 
 def certificate(
     name: str,
@@ -117,7 +129,7 @@ def certificate(
         device=evaluation.device,
         versions=reference.versions,
         latency_ms=evaluation.latency_ms,
-        speedups=_speedups(evaluation),
+        speedups=speedups_of(evaluation),
         effort=evaluation.effort,
         confirmed=confirmed,
         limits=limits,
@@ -128,7 +140,17 @@ def certificate(
     )
 
 
-def _speedups(evaluation: Correct) -> dict[str, Speedup]:
+def with_cases(
+    speedups: dict[str, Speedup], cases: Mapping[str, Mapping[str, Speedup]]
+) -> dict[str, Speedup]:
+    """Speedups by reference, and those of each case by reference and case."""
+    return speedups | {
+        f"{name} in {case}": each for case, own in cases.items() for name, each in own.items()
+    }
+
+
+def speedups_of(evaluation: Correct) -> dict[str, Speedup]:
+    """Speedups by reference."""
     return {name: evaluation.speedup_vs(name) for name in evaluation.references}
 
 
@@ -142,17 +164,18 @@ def _cases(
                 weight=problem.declared.cases[name],
                 inputs=tuple(map(str, reference.cases[name].inputs)),
                 latency_ms=judged.latency_ms,
-                speedups=_speedups(judged),
+                speedups=speedups_of(judged),
             ),
         )
 
 
 def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
     """SHA-256 of files by their path relative to `folder`."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(paths)
-    }
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in sorted(paths)}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def package_folder(place: Path) -> Path:
@@ -183,17 +206,40 @@ def read_certificate(folder: Path) -> Certificate:
 
 
 def changed_files(folder: Path, claimed: Certificate) -> Iterator[str]:
-    """A sentence for each file that is not as it was certified."""
-    present = {path for path in folder.rglob("*") if path.is_file() and not _is_made_by_use(path)}
-    found = digests(folder, present - {folder / CERTIFICATE})
-    for name, digest in claimed.files.items():
-        if name not in found:
+    """A sentence for each file of the package that is not as it was certified. `folder` has the certificate."""
+    yield from _changed(folder, _present(folder) - {CERTIFICATE}, claimed.files)
+
+
+def changed_around(exported: Path, folder: Path, claimed: Certificate) -> Iterator[str]:
+    """A sentence for each other file of the exported folder that is not as it was certified.
+
+    What `pip install` leaves there is no change: metadata beside the package, and copies of its files.
+    """
+    package = folder.relative_to(exported)
+    copies = claimed.files | digests(folder, [folder / CERTIFICATE])
+
+    def is_known(path: Path) -> bool:
+        if path.is_relative_to(_BUILDS):
+            return _digest(exported / path) == copies.get(path.name)
+        inside = (package, package.with_name(f"{package.name}.egg-info"))
+        return any(path.is_relative_to(each) for each in inside)
+
+    others = {name for name in _present(exported) if not is_known(Path(name))}
+    yield from _changed(exported, others, claimed.around)
+
+
+def _changed(folder: Path, present: set[str], certified: Mapping[str, str]) -> Iterator[str]:
+    for name, digest in certified.items():
+        if name not in present:
             yield f"{name} is missing"
-        elif found[name] != digest:
+        elif _digest(folder / name) != digest:
             yield f"{name} was changed after the export"
-    for name in found.keys() - claimed.files.keys():
+    for name in sorted(present - certified.keys()):
         yield f"{name} was added after the export"
 
 
-def _is_made_by_use(path: Path) -> bool:
-    return any(part in _MADE_BY_USE for part in path.parts)
+def _present(folder: Path) -> set[str]:
+    """The files and links below a folder, by their paths relative to it."""
+    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    relative = [path.relative_to(folder) for path in paths]
+    return {path.as_posix() for path in relative if not set(path.parts) & set(_MADE_BY_USE)}

@@ -13,7 +13,9 @@ Kernels in C++ and CUDA compile when the package is imported; there are no prebu
 from __future__ import annotations
 
 import json
+import keyword
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -62,7 +64,7 @@ class Contents:
 def write_package(folder: Path, contents: Contents) -> Path:
     """Write a package named as the folder, which must be new or empty. Raises UsageError."""
     name = re.sub(r"\W", "_", folder.absolute().name)
-    if not name.isidentifier():
+    if not _can_be_imported(name):
         raise UsageError(f"{folder.name} cannot name a package; choose a name such as my_kernel")
     try:
         if folder.exists() and any(folder.iterdir()):
@@ -73,6 +75,13 @@ def write_package(folder: Path, contents: Contents) -> Path:
     return folder
 
 
+def _can_be_imported(name: str) -> bool:
+    """Whether pip accepts the name, it is no keyword, and the package would hide nothing that it needs itself."""
+    taken = {"torch", "stark", *REQUIREMENTS, *sys.stdlib_module_names}
+    valid = re.fullmatch(r"[A-Za-z](\w*[A-Za-z0-9])?", name, re.ASCII)
+    return valid is not None and not keyword.iskeyword(name) and name not in taken
+
+
 def _write(folder: Path, name: str, contents: Contents) -> None:
     variant = VARIANTS.get(contents.candidate.language, "torch-universal")
     package = folder / "build" / variant / name
@@ -80,13 +89,15 @@ def _write(folder: Path, name: str, contents: Contents) -> None:
     values = _values(name, variant, contents)
     for file, text in _modules(contents, values).items():
         (package / file).write_text(text, "utf-8")
-    certified = contents.certificate.model_copy(
-        update={"files": digests(package, package.iterdir())}
-    )
-    (package / CERTIFICATE).write_text(certified.model_dump_json(indent=1) + "\n", "utf-8")
+    inside = list(package.iterdir())
     (package.parent / "metadata.json").write_text(_metadata(name, contents), "utf-8")
     for template, file in (("pyproject", "pyproject.toml"), ("readme", "README.md")):
         (folder / file).write_text(_template(template, values), "utf-8")
+    others = [path for path in folder.rglob("*") if path.is_file() and path not in inside]
+    certified = contents.certificate.model_copy(
+        update={"files": digests(package, inside), "around": digests(folder, others)}
+    )
+    (package / CERTIFICATE).write_text(certified.model_dump_json(indent=1) + "\n", "utf-8")
 
 
 def _modules(contents: Contents, values: dict[str, str]) -> dict[str, str]:

@@ -22,13 +22,17 @@ from stark.core.device import COMPARABLE, Device
 from stark.core.errors import UsageError
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.measurement import Speedup
+from stark.core.precision import CLASSES
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.deploy.certificate import (
     Certificate,
+    changed_around,
     changed_files,
     package_folder,
     read_certificate,
+    speedups_of,
+    with_cases,
 )
 from stark.evaluator.executors import Executor, open_executor
 from stark.explain.evaluation import evidence, speedup_text
@@ -42,8 +46,8 @@ FURTHEST = math.sqrt(2)
 agree if the new measurement, too, is off by this factor."""
 
 TOO_NOISY = (
-    "the kernel is correct, but its claimed speedup was measured on a busy machine and is too noisy to compare; search and "
-    "export again while no other programs run"
+    "measured on a busy machine and is too noisy to compare, though the kernel is correct; search and export again while no "
+    "other programs run"
 )
 Outcome = Literal["confirmed", "refused", "no verdict"]
 
@@ -98,10 +102,13 @@ async def averify(
     package: str | Path, *, executor: str = "local", judge: Executor | None = None
 ) -> Verification:
     """Judge an exported package again; the async form of `verify`."""
-    folder = _find(package)
+    place = _find(package)
+    folder = package_folder(place)
     claimed = read_certificate(folder)
     shown = str(package)
     changed = [*changed_files(folder, claimed), *_contradictions(folder, claimed)]
+    if place != folder:
+        changed += changed_around(place, folder, claimed)
     if changed:
         return _refused(shown, claimed, changed)
     problem = Problem(name=claimed.problem, source=(folder / "original.py").read_text("utf-8"))
@@ -157,14 +164,14 @@ def verify(
 
 
 def _find(package: str | Path) -> Path:
-    """The folder with the certificate. Raises UsageError."""
+    """The folder of a package: an exported one, or one that is installed. Raises UsageError."""
     path = Path(package)
     if path.is_dir():
-        return package_folder(path)
+        return path
     if isinstance(package, str) and package.isidentifier():
         found = importlib.util.find_spec(package)
         if found is not None and found.submodule_search_locations:
-            return package_folder(Path(next(iter(found.submodule_search_locations))))
+            return Path(next(iter(found.submodule_search_locations)))
     raise UsageError(f"there is neither a folder nor an installed package {package}")
 
 
@@ -221,20 +228,17 @@ def _compared(
     if not isinstance(evaluation, Correct):
         wrong = f"the kernel is {evaluation.status.replace('_', ' ')}: {evidence(evaluation)}"
         return _refused(package, claimed, [wrong], evaluation)
-    measured = {name: evaluation.speedup_vs(name) for name in evaluation.references}
-    claims = {name: (claim, measured.get(name)) for name, claim in claimed.speedups.items()}
-    for case, now in evaluation.cases.items():
-        for name, claim in claimed.cases[case].speedups.items() if case in claimed.cases else ():
-            known = name in now.references
-            claims[f"{name} in {case}"] = claim, now.speedup_vs(name) if known else None
-    pairs = {name: pair for name, pair in claims.items() if not pair[0].too_noisy}
-    reasons = [
+    measured = speedups_of(evaluation)
+    now = with_cases(measured, {n: speedups_of(each) for n, each in evaluation.cases.items()})
+    pairs = {name: (claim, now.get(name)) for name, claim in claimed.claims.items()}
+    reasons = list(_overstated(claimed, evaluation))
+    reasons += [
         f"the claimed speedup vs {name} is {speedup_text(claim, named=False)}, but it is "
         f"{speedup_text(new, named=False)} here"
         for name, (claim, new) in pairs.items()
-        if new is not None and not new.too_noisy and not agreement(claim, new)
+        if new and not claim.too_noisy and not new.too_noisy and not agreement(claim, new)
     ]
-    unclear = list(_unclear(claimed, pairs))
+    unclear = list(_unclear(pairs, or_on_one_core(claimed.device)))
     outcome: Outcome = "refused" if reasons else "no verdict" if unclear else "confirmed"
     return Verification(
         package=package,
@@ -247,15 +251,21 @@ def _compared(
     )
 
 
-def _unclear(
-    claimed: Certificate, pairs: Mapping[str, tuple[Speedup, Speedup | None]]
-) -> Iterator[str]:
-    """Why correct claims cannot be compared. `pairs` are the claims that are not too noisy, with the new measurements."""
-    otherwise = or_on_one_core(claimed.device)
-    if claimed.speedups["eager"].too_noisy:
-        yield f"{TOO_NOISY}{otherwise}"
-    for name, (_, new) in pairs.items():
-        if new is None:
+def _overstated(claimed: Certificate, evaluation: Correct) -> Iterator[str]:
+    """Which claims about the results themselves are not true here."""
+    meets, now = claimed.accuracy.meets, evaluation.accuracy.meets
+    if meets is not None and (now is None or CLASSES.index(meets) < CLASSES.index(now)):
+        yield f"the claimed precision class is {meets}, but it is {now or 'unknown'} here"
+    if claimed.generalizes and evaluation.generalizes is False:
+        yield "the kernel is said to be correct at other shapes, but is not here"
+
+
+def _unclear(pairs: Mapping[str, tuple[Speedup, Speedup | None]], otherwise: str) -> Iterator[str]:
+    """Why speedups cannot be compared. `pairs` are all claims, each with the new measurement if there is one."""
+    for name, (claim, new) in pairs.items():
+        if claim.too_noisy:
+            yield f"the claimed speedup vs {name} was {TOO_NOISY}{otherwise}"
+        elif new is None:
             yield f"the speedup vs {name} was not measured; try again"
         elif new.too_noisy:
             yield (

@@ -22,7 +22,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.toolchain import Toolchain
 
-PROTOCOL = 16
+PROTOCOL = 17
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
@@ -173,6 +173,8 @@ class JudgeFailed(Frozen):
     kind: Literal["judge_failed"] = "judge_failed"
     id: str
     error: str
+    machine: bool = False
+    """Whether the judge's machine is at fault, for instance because its disk is full. No candidate is blamed for that."""
 
 
 Answer = Annotated[

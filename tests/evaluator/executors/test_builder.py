@@ -35,11 +35,11 @@ async def test_a_builder_that_nobody_pings_ends_after_its_build(
     (service := tmp_path / "service.py").write_text(SLOW_SERVICE)
     ended, ray = asyncio.Event(), MagicMock()
     ray.kill = lambda _: ended.set()
-    monkeypatch.setattr(builder, "ray", lambda: ray)
-    monkeypatch.setattr(builder, "PING_S", 0.02)
+    monkeypatch.setattr(engine, "ray", lambda: ray)
+    monkeypatch.setattr(engine, "PING_S", 0.02)
     actor = Builder(1, [sys.executable, str(service)])
     assert (await actor.greet()).error == ""
-    monkeypatch.setattr(builder, "IDLE_S", 0.2)
+    monkeypatch.setattr(engine, "IDLE_S", 0.2)
 
     answer = await actor.build(b"{}\n")
 

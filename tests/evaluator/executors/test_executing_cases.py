@@ -70,8 +70,8 @@ async def test_a_folder_gets_all_cases_at_once_when_the_kind_of_machine_is_known
         unknown = len(list((tmp_path / "requests").iterdir()))
         waiting.cancel()
         await asyncio.wait([waiting])
-        executor.bind("invented")
-        waiting = asyncio.ensure_future(executor.evaluate(PROBLEM, CANDIDATE))
+        view = executor.on("invented")  # as a run does
+        waiting = asyncio.ensure_future(view.evaluate(PROBLEM, CANDIDATE))
         await asyncio.sleep(0.05)
 
         assert (1, 2) == (unknown, len(list((tmp_path / "requests").iterdir())))

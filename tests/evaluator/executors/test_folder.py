@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from stark.evaluator.protocol import (
     Evaluated,
     ProblemRefused,
     refusal,
+    request_adapter,
     request_id,
 )
 from support.nodes import correct
@@ -60,8 +62,11 @@ def candidates(count: int) -> list[Candidate]:
     return [Candidate(language="cpp", source=str(n)) for n in range(count)]
 
 
-async def ask(folder: Path, count: int) -> list[asyncio.Task[Evaluation]]:
+async def ask(
+    folder: Path, count: int, on_notice: Callable[[str], None] | None = None
+) -> list[asyncio.Task[Evaluation]]:
     executor = FolderExecutor(folder, Limits())
+    executor.on_notice = on_notice or executor.on_notice
     tasks = [asyncio.create_task(executor.evaluate(PROBLEM, c)) for c in candidates(count)]
     await asyncio.sleep(0.05)
     return tasks
@@ -398,3 +403,144 @@ async def test_an_old_answer_is_not_used(tmp_path: Path) -> None:
 
     assert "correct" == (await again).status
     assert ["0"] == judges.asked
+
+
+async def test_what_a_dead_worker_had_is_judged_beside_nothing(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 6)
+    beside: dict[str, int] = {}
+
+    class Watching(Counting):
+        async def answer(self, request: AnyRequest) -> Answer:
+            assert isinstance(request, Evaluate)
+            found = await super().answer(request)
+            beside[request.candidate.source] = self.now
+            return found
+
+    for path in (tmp_path / "requests").iterdir():
+        if request_adapter.validate_json(path.read_bytes()).candidate.source in "0123":
+            claim = tmp_path / "claims" / path.stem
+            claim.write_text("dead-1\n")
+            os.utime(claim, (1, 1))
+    judges = Watching()
+
+    await serve_folder(tmp_path, judges, once=True, report=str)
+
+    assert [correct(2.0)] * 6 == await asyncio.gather(*waiting)
+    assert ["0", "1", "2", "3"] == sorted(judges.asked[:4])
+    assert [0] * 4 == [beside[source] for source in "0123"]
+    assert 2 == judges.most
+
+
+async def test_neighbours_of_a_request_that_ends_machines_are_judged(tmp_path: Path) -> None:
+    (deadly, *neighbours) = await ask(tmp_path, 4)
+    (first,) = [
+        path.stem
+        for path in (tmp_path / "requests").iterdir()
+        if request_adapter.validate_json(path.read_bytes()).candidate.source == "0"
+    ]
+    for path in (tmp_path / "requests").iterdir():
+        claim = tmp_path / "claims" / path.stem
+        claim.write_text("dead-1\n")
+        os.utime(claim, (1, 1))
+
+    class EndsWorkers(Counting):
+        async def answer(self, request: AnyRequest) -> Answer:
+            assert isinstance(request, Evaluate)
+            if request.candidate.source == "0":
+                raise SystemError("this machine goes down")
+            return await super().answer(request)
+
+    with pytest.raises(SystemError):
+        await serve_folder(tmp_path, EndsWorkers(), once=True, report=str)
+    claim = tmp_path / "claims" / first
+    assert ["dead-1"] == claim.read_text().split(), (
+        "who gave it up is no death, and the others stay"
+    )
+    claim.write_text("dead-1\ndead-2\n")
+    os.utime(claim, (1, 1))
+    await serve_folder(tmp_path, EndsWorkers(), once=True, report=str)
+
+    with pytest.raises(JudgeUnavailable, match="2 workers died"):
+        await deadly
+    assert [correct(2.0)] * 3 == await asyncio.gather(*neighbours)
+
+
+async def test_a_worker_of_another_kind_forgets_no_death(tmp_path: Path) -> None:
+    executor = FolderExecutor(tmp_path, Limits())
+    (candidate,) = candidates(1)
+    waiting = asyncio.create_task(executor.on("H200").evaluate(PROBLEM, candidate))
+    await asyncio.sleep(0.05)
+    (request,) = (tmp_path / "requests").glob("*.json")
+    claim = tmp_path / "claims" / request.stem
+    claim.write_text("dead-1\n")
+    os.utime(claim, (1, 1))
+
+    await serve_folder(tmp_path, OfKind("A10"), once=True, report=str)
+
+    assert ["dead-1"] == claim.read_text().split()
+    assert 1 == await serve_folder(tmp_path, OfKind("H200"), once=True, report=str)
+    await waiting
+
+
+async def test_a_worker_leaves_work_for_idle_workers(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 8)
+    first, second = Counting(), Counting()
+
+    await asyncio.gather(
+        *(serve_folder(tmp_path, judge, once=True, report=str) for judge in (first, second))
+    )
+    await asyncio.gather(*waiting)
+
+    assert min(len(first.asked), len(second.asked)) >= 3
+
+
+async def test_a_large_worker_keeps_all_its_judges_busy(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 32)
+    judges = Counting()
+
+    await serve_folder(tmp_path, judges, once=True, report=str, ready=lambda: 16)
+    await asyncio.gather(*waiting)
+
+    assert 32 == judges.most
+
+
+async def test_a_worker_takes_more_for_its_builds_if_no_other_worker_does(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 8)
+
+    class Slow(Counting):
+        async def answer(self, request: AnyRequest) -> Answer:
+            self.now += 1
+            await asyncio.sleep(1.0)
+            self.now -= 1
+            return await super().answer(request)
+
+    judges = Slow()
+    await serve_folder(tmp_path, judges, once=True, report=str)
+    await asyncio.gather(*waiting)
+
+    assert judges.most > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claimed_by", ["another run's worker", "a worker that died"])
+async def test_who_waits_is_told_so_although(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed_by: str
+) -> None:
+    monkeypatch.setattr(folder, "NOTICE_AFTER_S", 0.2)
+    said: list[str] = []
+    waiting = await ask(tmp_path, 2, said.append)
+    (request, _) = (tmp_path / "requests").glob("*.json")
+    claim = tmp_path / "claims" / ("another" if claimed_by.startswith("another") else request.stem)
+    claim.write_text("busy 1\n")
+    if claimed_by == "a worker that died":
+        ago = time.time() - folder.RENEWED_S - 10
+        os.utime(claim, (ago, ago))
+    await asyncio.sleep(0.5)
+
+    (told,) = said
+    assert told.startswith(f"waiting for a worker; run `stark worker {tmp_path}`")
+    claim.unlink()
+    await serve_folder(tmp_path, Counting(), once=True, report=str)
+    await asyncio.gather(*waiting)
+
+    assert [told, ""] == said

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stark.core.errors import JudgeUnavailable, UsageError
+from stark.core.errors import DeadlyRequest, JudgeUnavailable, UsageError
 from stark.core.evaluation import Correct, Crashed
 from stark.core.judging import Limits
 from stark.evaluator.executors import open_executor
@@ -21,7 +21,7 @@ from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.protocol import PROTOCOL, Notice
 from support import FAKE_JUDGE
 from support.candidates import FAULTS, PROBLEM, as_candidate
-from support.judge import ENDS_THE_JUDGE
+from support.judge import ENDS_THE_JUDGE, FINDS_A_FULL_DISK
 from support.sharing import JudgeWithin
 
 HONEST = as_candidate("cpp", FAULTS["honest"][0])
@@ -333,3 +333,57 @@ async def test_every_candidate_that_ends_its_judge_is_tried_alone(tmp_path: Path
         assert f"the judge died {TRIES_ALONE} times on the same request" in found.error
         assert "Without this candidate, the judge works." in found.error
     assert "correct" == neighbour.status
+
+
+@pytest.mark.slow
+async def test_a_full_disk_at_the_judge_is_no_candidates_fault(tmp_path: Path) -> None:
+    executor = CommandsExecutor([fake_judge(tmp_path)])
+
+    with pytest.raises(JudgeUnavailable, match="No space left on device") as raised:
+        await executor.evaluate(PROBLEM, as_candidate("cpp", FINDS_A_FULL_DISK))
+    neighbour = await executor.evaluate(PROBLEM, HONEST)
+    await executor.close()
+
+    assert not isinstance(raised.value, DeadlyRequest), "a worker must not refuse the request"
+    assert "correct" == neighbour.status
+
+
+@pytest.mark.slow
+async def test_another_judge_answers_while_the_disk_of_one_is_full(tmp_path: Path) -> None:
+    full = f"sed -u 's/{FINDS_A_FULL_DISK}//' | {shlex.join(fake_judge(tmp_path))}"
+    executor = CommandsExecutor([fake_judge(tmp_path), ["sh", "-c", full]])
+
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", FINDS_A_FULL_DISK))
+    await executor.close()
+
+    assert "correct" == found.status
+
+
+async def test_a_notice_that_cannot_be_shown_fails_no_request(tmp_path: Path) -> None:
+    notice = Notice(text="waiting for another judge on cpu").model_dump_json()
+    judge = shlex.join(fake_judge(tmp_path))
+    # One notice before the judge is ready, one after.
+    executor = CommandsExecutor(
+        [
+            [
+                "sh",
+                "-c",
+                f"echo '{notice}'; {judge} | while read -r l; do echo \"$l\"; echo '{notice}'; done",
+            ]
+        ]
+    )
+    raised, reported = [], []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    def broken(text: str) -> None:
+        raised.append(text)
+        raise BrokenPipeError("the terminal is gone")
+
+    executor.on_notice = broken
+    async with asyncio.timeout(20):
+        found = await executor.evaluate(PROBLEM, HONEST)
+        await executor.close()
+
+    assert "correct" == found.status
+    assert raised
+    assert len(raised) == len(reported)

@@ -11,7 +11,7 @@ import pytest
 from stark.core.errors import JudgeUnavailable
 from stark.core.problem import Problem
 from stark.evaluator.executors.judges import CommandsExecutor
-from support import FAKE_JUDGE
+from support import FAKE_JUDGE, cases
 from support.candidates import FAULTS, as_candidate
 
 CANDIDATE = as_candidate("triton", FAULTS["honest"][0])
@@ -206,3 +206,58 @@ async def test_a_judge_is_known_to_keep_what_it_reports_and_not_all_that_it_was_
 
     assert set() == judge.kept
     await executor.close()
+
+
+@pytest.mark.slow
+async def test_requests_before_the_first_answer_stay_on_its_kind_too(tmp_path: Path) -> None:
+    both = two_kinds(tmp_path)
+
+    references = await asyncio.gather(*(both.describe(problem(name)) for name in "abcd"))
+    await both.close()
+
+    assert 1 == len({each.device_class for each in references})
+
+
+@pytest.mark.slow
+async def test_a_reference_over_cases_is_of_one_kind(tmp_path: Path) -> None:
+    command = [sys.executable, FAKE_JUDGE]
+    both = CommandsExecutor(
+        [
+            [*command, str(tmp_path / f"{kind}.txt"), "--device", kind, "--judging-s", seconds]
+            for kind, seconds in (("H100", "0.5"), ("H200", "0.02"))
+        ]
+    )
+    await both.start()
+
+    over, plain = await asyncio.gather(
+        both.describe(cases.PROBLEM), both.describe(problem("plain"))
+    )
+    await both.close()
+
+    assert {plain.device_class} == {each.device_class for each in over.cases.values()}
+
+
+@pytest.mark.slow
+async def test_a_judge_of_the_runs_kind_is_tried_again_although_one_of_another_kind_works(
+    tmp_path: Path,
+) -> None:
+    command = f"exec {sys.executable} {FAKE_JUDGE} {tmp_path / 'h100.txt'} --device H100"
+    down = tmp_path / "down"
+    flaky = ["sh", "-c", f"test ! -e {down} || {{ echo no route to host >&2; exit 1; }}; {command}"]
+    other = [sys.executable, FAKE_JUDGE, str(tmp_path / "h200.txt"), "--device", "H200"]
+    executor = CommandsExecutor([flaky, other])
+    run = executor.on("H100")
+    await executor.start()
+    process = executor._judges[0].process
+    assert process is not None
+    down.touch()
+    await process.kill()
+
+    for _ in range(2):
+        with pytest.raises(JudgeUnavailable, match="no route to host"):
+            await run.describe(problem("a"))
+    down.unlink()
+    reference = await run.describe(problem("a"))
+    await executor.close()
+
+    assert "H100" == reference.device.name

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from stark import __version__
 from stark.core.errors import JudgeDied, JudgeUnavailable
 from stark.evaluator.executors.desk import Desk
-from stark.evaluator.executors.engine import IDLE_S, PING_S, ray
+from stark.evaluator.executors.engine import PING_S, EndsWhenIdle
 from stark.evaluator.executors.judges import CommandJudge
 from stark.evaluator.protocol import SERVICE, Answer, JudgeFailed, request_adapter
 
@@ -25,7 +25,9 @@ DEAD_S = 3 * PING_S
 class Load(NamedTuple):
     """What an actor reports with each answer and ping."""
 
-    requests: int
+    others: int
+    """The number of open requests of other drivers."""
+
     problems: list[str]
     """Digests of those that its judge keeps prepared."""
 
@@ -42,11 +44,12 @@ class Greeting(NamedTuple):
     """Why it does not."""
 
 
-class Host:
+class Host(EndsWhenIdle):
     """The actor: one judge, and the requests of all drivers."""
 
     def __init__(self, device: str, threads: str | None, command: Sequence[str] | None) -> None:
         """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves."""
+        super().__init__()
         environment = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
         self._desk = Desk()
         environment.append(f"{SERVICE}={self._desk.socket}")
@@ -54,66 +57,64 @@ class Host:
         self._judge = CommandJudge(["env", *environment, *judge], self._notice)
         self._said = ""
         self._ids = itertools.count(1)
-        self._heard: dict[str, float] = {}
+        self._drivers: dict[str, float] = {}
         """When each driver was last heard of."""
 
         self._open: dict[str, set[asyncio.Task[Answer]]] = defaultdict(set)
         """The requests of each driver."""
 
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
-
     async def greet(self, builders: Mapping[str, Any]) -> Greeting:
         """Start the judge, which these actors build for."""
         said, error = "", ""
         self._judge.failure = None
-        try:
-            hello = (await self._judge.start()).hello
-            said = hello.model_dump_json()
-            await self._desk.open(builders, hello)
-        except JudgeUnavailable as failure:
-            error = str(failure)
+        with self._needed():
+            try:
+                hello = (await self._judge.start()).hello
+                said = hello.model_dump_json()
+                await self._desk.open(builders, hello)
+            except JudgeUnavailable as failure:
+                error = str(failure)
         return Greeting(__version__, socket.gethostname(), said, error)
 
     async def ask(self, driver: str, line: str, alone: bool) -> tuple[str, Load]:
-        """Pass a request to the judge. The answer may be JudgeFailed."""
-        self._heard[driver] = time.monotonic()
+        """Pass a request to the judge. The answer may be JudgeFailed.
+
+        Raises JudgeUnavailable if the judge cannot start again. Drivers then greet, and learn why.
+        """
+        self._drivers[driver] = time.monotonic()
         request = request_adapter.validate_json(line)
         numbered = request.model_copy(update={"id": str(next(self._ids))})
         asked = asyncio.ensure_future(self._judge.ask(numbered, alone))
         self._open[driver].add(asked)
         try:
-            answer = await asked
-        except (JudgeDied, JudgeUnavailable) as death:
-            self._judge.failure = None
-            answer = JudgeFailed(id=numbered.id, error=str(death))
+            with self._needed():
+                answer = await asked
+        except JudgeDied as death:
+            answer = JudgeFailed(id=numbered.id, error=str(death), machine=death.machine)
         finally:
             self._open[driver].discard(asked)
-        return answer.model_dump_json(), self._load()
+        return answer.model_dump_json(), self._load(driver)
 
     async def ping(self, driver: str) -> tuple[Load, str]:
         """Report the load and the judge's latest notice, and learn that the driver lives."""
-        self._heard[driver] = time.monotonic()
-        return self._load(), self._said
+        self._heard = self._drivers[driver] = time.monotonic()
+        return self._load(driver), self._said
 
     async def end(self) -> None:
         """End the judge."""
         await self._judge.close()
         self._desk.close()
 
-    def _load(self) -> Load:
-        return Load(len(self._judge.open), list(self._judge.kept))
+    def _load(self, driver: str) -> Load:
+        others = sum(len(asked) for other, asked in self._open.items() if other != driver)
+        return Load(others, list(self._judge.kept))
 
     def _notice(self, text: str) -> None:
         self._said = text
 
-    async def _watch(self) -> None:
-        """Cancel what dead drivers have asked for, and end this actor when no driver has been alive for a while."""
-        began = time.monotonic()
-        while time.monotonic() - max([began, *self._heard.values()]) < IDLE_S:
-            await asyncio.sleep(PING_S)
-            for driver, when in self._heard.items():
-                if time.monotonic() - when > DEAD_S:
-                    for asked in self._open[driver]:
-                        asked.cancel()
-        await self.end()
-        ray().kill(ray().get_runtime_context().current_actor)
+    def _look(self) -> None:
+        """Cancel what dead drivers have asked for."""
+        for driver, when in self._drivers.items():
+            if time.monotonic() - when > DEAD_S:
+                for asked in self._open[driver]:
+                    asked.cancel()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import aclosing
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stark.core.candidate import Candidate
 from stark.core.combined import correct_over, reference_over, seconds_over, untimed_over
@@ -70,19 +70,32 @@ class RequestingExecutor(ABC):
     gets it again, and it goes where its case is prepared.
     """
 
-    cases_at_once: ClassVar[bool] = False
+    cases_at_once: bool = False
     """Whether the requests for all cases are sent at once instead: where each waits for a place in a batch queue."""
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self.on_notice: Callable[[str], None] = lambda _: None
         """Called with a notice for the user, such as `waiting for another judge on cuda:0`, and with an empty
-        text when the notice no longer applies. The default ignores notices."""
+        text when the notice no longer applies. The default ignores notices, or for a folder, prints them on stderr."""
 
         self._device_class: str | None = None
         """The only kind of machine to ask: that of the first answer, or as `bind` says."""
 
         self._limits = limits or Limits()
         self._tools = tools or Tools()
+        self._notices: dict[Hashable, str] = {}
+        """By judge, or by kind of machine."""
+
+    def _notified(self, source: Hashable, text: str) -> None:
+        """Pass on what applies now, if this changes it. What the user's function raises fails no request."""
+        if text == self._notices.get(source, ""):
+            return
+        self._notices[source] = text
+        try:
+            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices.values()))))
+        except Exception as error:
+            said = {"message": "on_notice failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
 
     def bind(self, device_class: str) -> None:
         """Ask only machines in whose kind this text occurs. The first kind stays, but may get a fuller name."""
@@ -219,17 +232,22 @@ class RequestingExecutor(ABC):
     async def _ask(self, request: AnyRequest) -> Described | Evaluated:
         """Ask only machines of one kind. The first answer decides, within what `bind` says.
 
+        A request that was sent before, and that a machine of another kind has answered, is sent again.
         Raises ProblemError for a problem that cannot be used, and JudgeUnavailable for a refused request.
         """
-        answer = await self.answer(request.model_copy(update={"device_class": self._device_class}))
-        if isinstance(answer, ProblemRefused):
-            raise ProblemError(answer.error)
-        if isinstance(answer, RequestRefused):
-            raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
-        assert isinstance(answer, Described | Evaluated)
-        if answer.device_class:
-            self.bind(answer.device_class)
-        return answer
+        while True:
+            asked = self._device_class
+            answer = await self.answer(request.model_copy(update={"device_class": asked}))
+            if isinstance(answer, ProblemRefused):
+                raise ProblemError(answer.error)
+            if isinstance(answer, RequestRefused):
+                raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
+            assert isinstance(answer, Described | Evaluated)
+            kind = answer.device_class
+            if kind:
+                self.bind(kind)
+            if not kind or self._device_class == asked or (self._device_class or "") in kind:
+                return answer
 
     @abstractmethod
     async def close(self) -> None:
@@ -248,6 +266,7 @@ class _View(RequestingExecutor):
     ) -> None:
         super().__init__(limits, tools)
         self._whole = whole
+        self.cases_at_once = whole.cases_at_once
         self.bind(device_class)
 
     async def close(self) -> None:

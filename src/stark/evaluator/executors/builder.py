@@ -11,7 +11,6 @@ import shutil
 import socket
 import sys
 import tempfile
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stark.core.toolchain import Toolchain
-from stark.evaluator.executors.engine import IDLE_S, PING_S, ray
+from stark.evaluator.executors.engine import EndsWhenIdle, ray
 from stark.evaluator.protocol import Hello
 
 ERROR_CHARS = 1000
@@ -54,11 +53,12 @@ async def greeted(actor: Any) -> Builds | None:
     return None
 
 
-class Builder:
+class Builder(EndsWhenIdle):
     """The actor: one build service."""
 
     def __init__(self, builds: int, command: Sequence[str] | None) -> None:
         """`builds` is the largest number of concurrent builds. `command` starts another service than STARK's own."""
+        super().__init__()
         self._folder = Path(tempfile.mkdtemp(prefix="stark-builder-"))
         self._socket, self._errors = self._folder / "socket", self._folder / "errors"
         given = command or [sys.executable, "-m", "stark.evaluator.judge.building"]
@@ -66,32 +66,33 @@ class Builder:
         self._starting = asyncio.Lock()
         self._process: Process | None = None
         self._greeting: Builds | None = None
-        self._requests = 0
-        self._heard = time.monotonic()
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def greet(self) -> Builds:
         """Start the build service if need be."""
-        async with self._starting:
-            self._greeting = self._greeting or await self._started()
-            return self._greeting
+        with self._needed():
+            async with self._starting:
+                self._greeting = self._greeting or await self._started()
+                return self._greeting
 
     async def build(self, request: bytes) -> bytes:
         """The build service's answer to a request. If this is cancelled, so is the build."""
-        self._requests += 1
-        try:
+        with self._needed():
             reader, writer = await asyncio.open_unix_connection(self._socket)
             with closing(writer):
                 writer.write(request)
                 await writer.drain()
                 return await reader.read()
-        finally:
-            self._requests -= 1
-            self._heard = time.monotonic()
 
     async def ping(self) -> None:
         """Learn that a driver may need builds."""
-        self._heard = time.monotonic()
+        with self._needed():
+            pass
+
+    async def end(self) -> None:
+        """End the build service."""
+        if self._process and self._process.stdin:
+            self._process.stdin.close()  # it ends then
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _started(self) -> Builds:
         with self._errors.open("wb") as errors:
@@ -105,13 +106,7 @@ class Builder:
         said = self._errors.read_text(errors="replace").strip()[-ERROR_CHARS:]
         return Builds(socket.gethostname(), None, f"the build service does not start: {said}")
 
-    async def _watch(self) -> None:
-        """End this actor if nobody has needed it for a while, or if its service has ended; then Ray starts it again."""
-        while self._requests or time.monotonic() - self._heard < IDLE_S:
-            await asyncio.sleep(PING_S)
-            if self._greeting and self._process and self._process.returncode is not None:
-                os._exit(1)
-        if self._process and self._process.stdin:
-            self._process.stdin.close()  # it ends then
-        shutil.rmtree(self._folder, ignore_errors=True)
-        ray().kill(ray().get_runtime_context().current_actor)
+    def _look(self) -> None:
+        """End this actor if its service has ended; then Ray starts it again."""
+        if self._greeting and self._process and self._process.returncode is not None:
+            os._exit(1)

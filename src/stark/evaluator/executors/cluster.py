@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import math
 import os
 import secrets
 import socket
@@ -45,23 +46,46 @@ LOST_PAUSE_S = 1.0
 """Seconds before a request whose actor was lost is sent again."""
 
 LOSSES_S = 300.0
-"""Seconds for which it is. To restart an actor on another node takes about 20."""
+"""Seconds of losses after which a request is given up. To restart an actor on another node takes about 20."""
+
+APART_S = 60.0
+"""Seconds between two losses of a request after which they count as independent, and `LOSSES_S` begins anew."""
+
+STREAKS = 10
+"""How often it may begin: the request may be what takes down the nodes."""
 
 HELLOS_S = 60.0
-"""Seconds to wait for judges that say what they are."""
+"""Seconds to wait for judges that say what they are, while others are ready."""
 
 CONNECT_S = 5.0
 """Seconds in which a cluster's head must accept a connection."""
 
-ABSENT = 1000.0
-"""Load of a judge that is not ready: it is chosen only if none is."""
-
 NOTICE_AFTER_S = 10.0
-"""Seconds without a ready judge after which the user is told."""
+"""Seconds without a ready judge after which a notice is given."""
 
 
 class ActorLost(Exception):
-    """An actor or its node died."""
+    """An actor, its node, or its judge died, and no candidate is to blame."""
+
+
+@dataclass
+class Losses:
+    """How often one request was lost."""
+
+    count: int = 0
+    streaks: int = 0
+    began: float = 0.0
+    """When the latest streak began."""
+
+    latest: float = -math.inf
+
+    def one_too_many(self) -> bool:
+        """Count another one. Whether the request is to be given up."""
+        before, self.latest = self.latest, time.monotonic()
+        self.count += 1
+        if self.latest - before > APART_S:
+            self.streaks, self.began = self.streaks + 1, self.latest
+        return self.streaks > STREAKS or self.latest - self.began > LOSSES_S
 
 
 class ActorJudge:
@@ -79,7 +103,7 @@ class ActorJudge:
         """Set while the judge is ready."""
 
         self.device_class: str | None = None
-        """The kind of machine on which the actor was last ready."""
+        """The kind of machine on which the actor was last ready; None before it was."""
 
         self._create, self._on_notice, self._builders = create, on_notice, builders
         self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
@@ -91,11 +115,21 @@ class ActorJudge:
         self._starting = asyncio.Lock()
         self._pinging: asyncio.Task[None] | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether it takes requests."""
+        return self.greeting is not None and self.failure is None
+
+    def may_serve(self, kind: str | None) -> bool:
+        """Whether it is of this kind, or of an unknown one. Any is of kind None."""
+        return self.device_class is None or (kind or "") in self.device_class
+
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """See `Judge.ask`. Raises ActorLost if the actor dies, which is no candidate's fault."""
+        """See `Judge.ask`. Only for one that is ready. Raises ActorLost if it is lost, or its judge cannot start again."""
+        if not self.ready:
+            raise self.failure or ActorLost("it was lost before it was asked")
         self._open.append(request.problem.digest)
         try:
-            await self.start()
             asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
             try:
                 line, self._reported = await asked
@@ -109,15 +143,13 @@ class ActorJudge:
             self._open.remove(request.problem.digest)
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
-            raise JudgeDied(answer.error)
+            raise JudgeDied(answer.error, answer.machine)
         return answer
 
     def load(self, problem: str) -> tuple[float, int]:
         """See `Judge.load`. Counts the requests and problems of all drivers."""
-        absent = 0.0 if self.greeting is not None else ABSENT
-        requests = max(len(self._open), self._reported.requests)
-        load, problems = load_of(requests, self._open, self._reported.problems, problem)
-        return absent + load, problems
+        requests = len(self._open) + self._reported.others
+        return load_of(requests, self._open, self._reported.problems, problem)
 
     async def start(self) -> None:
         """See `Judge.start`. Waits until the cluster has a place for the actor. Raises Ray's errors too."""
@@ -147,7 +179,7 @@ class ActorJudge:
                 await self._actor.end.remote()
 
     def _lose(self) -> None:
-        self.greeting, self.device_class, self._reported = None, None, Load(0, [])
+        self.greeting, self._reported = None, Load(0, [])
         if self._pinging is not None:
             self._pinging.cancel()
 
@@ -229,6 +261,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
     async def start(self) -> None:
         """See `JudgesExecutor.start`. Waits for one judge; others join when the cluster finds places for them."""
         await self._ready()
+        self._require(None)
 
     async def hellos(self) -> dict[str, Hello | Toolchain | str]:
         """See `JudgesExecutor.hellos`. Waits a while for judges and builders that have no place yet."""
@@ -262,36 +295,73 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
 
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """See `JudgesExecutor`. A request whose actor is lost is sent again."""
-        begin = time.monotonic()
+        losses = Losses()
         while True:
-            await self._ready()
+            await self._ready(request.device_class)
             try:
                 return await super()._ask_once(request, alone)
             except ActorLost as lost:
-                if time.monotonic() - begin > LOSSES_S:
+                if losses.one_too_many():
                     raise JudgeUnavailable(
-                        f"for {LOSSES_S:g} s, the Ray cluster has lost every judge of this request ({lost}); "
+                        f"the Ray cluster has lost the judges of this request {losses.count} times ({lost}); "
                         "look at `ray status`, and resume the run when the cluster works"
                     ) from lost
                 await asyncio.sleep(LOST_PAUSE_S)
 
-    async def _ready(self) -> None:
-        """Wait until a judge is ready, or all have failed. Judges that were lost start again meanwhile."""
+    def _usable(self, request: AnyRequest) -> list[ActorJudge]:
+        """See `JudgesExecutor`. Those that are ready: an actor without a place would keep the request."""
+        self._require(request.device_class)
+        return [judge for judge in self._judges if judge.ready]
+
+    def _require(self, kind: str | None) -> None:
+        """Raise why a judge of this kind failed, unless one is ready; or why any failed, if none is ready at all."""
+        for wanted in (kind, None):
+            if self._has(wanted):
+                return
+            failures = [each.failure for each in self._judges if each.may_serve(wanted)]
+            for failure in filter(None, failures):
+                raise failure
+        raise JudgeUnavailable(CLOSED)
+
+    async def _ready(self, kind: str | None = None) -> None:
+        """Wait until a judge of this kind is ready, or none can be. One that has failed is tried again before that.
+
+        While others are ready, a kind that has not been there yet is waited for only `HELLOS_S`.
+        """
         async with self._opening:
             if not self._judges and not self._closed:
                 await self._open()
+        if not self._has(kind) and not self._closed:
+            for judge in self._judges:
+                if judge.may_serve(kind):
+                    judge.failure = None
+        self._start_lost()
+        began, notice = time.monotonic(), "waiting for a place in the Ray cluster"
+        try:
+            while not self._has(kind) and (starting := self._start_lost()):
+                waited_s = time.monotonic() - began
+                known = any(judge.device_class and judge.may_serve(kind) for judge in starting)
+                if waited_s >= HELLOS_S and not known and self._has(None):
+                    return
+                if waited_s >= NOTICE_AFTER_S:
+                    on = f" on a machine of kind {kind!r}" if kind else ""
+                    self._notified(kind, f"{notice}{on}")
+                await asyncio.wait(
+                    starting.values(), timeout=NOTICE_AFTER_S, return_when=asyncio.FIRST_COMPLETED
+                )
+        finally:
+            self._notified(kind, "")
+
+    def _has(self, kind: str | None) -> bool:
+        return any(judge.ready and judge.may_serve(kind) for judge in self._judges)
+
+    def _start_lost(self) -> dict[ActorJudge, asyncio.Task[None]]:
+        """Start again the judges that were lost. Returns all that are starting."""
         for number, judge in enumerate(self._judges):
             if self._starts[number].done() and judge.greeting is None and judge.failure is None:
                 self._starts[number] = asyncio.create_task(_start(judge))
-        while not any(judge.greeting for judge in self._judges):
-            waiting = [task for task in self._starts if not task.done()]
-            if not waiting:
-                return  # to ask fails with the reason
-            done, _ = await asyncio.wait(
-                waiting, timeout=NOTICE_AFTER_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            self._notified(-1, "" if done else "waiting for a place in the Ray cluster")
-        self._notified(-1, "")
+        pairs = zip(self._judges, self._starts, strict=True)
+        return {judge: task for judge, task in pairs if not task.done()}
 
     async def _open(self) -> None:
         """Connect, and create the actors or find them."""

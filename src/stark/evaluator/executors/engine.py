@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 PING_S = 5.0
@@ -10,6 +14,40 @@ PING_S = 5.0
 
 IDLE_S = 60.0
 """Seconds without a ping from any driver after which an actor ends, so that the cluster can use its place."""
+
+
+class EndsWhenIdle:
+    """Base class of actors: one that no driver has needed for `IDLE_S` seconds ends itself."""
+
+    def __init__(self) -> None:
+        self._heard = time.monotonic()
+        """When a driver was last heard of."""
+
+        self._serving = 0
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def end(self) -> None:
+        """End what the actor has started."""
+
+    @contextmanager
+    def _needed(self) -> Iterator[None]:
+        """The actor does not end within this context, however long that takes: a judge may need minutes to start."""
+        self._serving += 1
+        try:
+            yield
+        finally:
+            self._serving -= 1
+            self._heard = time.monotonic()
+
+    def _look(self) -> None:
+        """Called every `PING_S` seconds."""
+
+    async def _watch(self) -> None:
+        while self._serving or time.monotonic() - self._heard < IDLE_S:
+            await asyncio.sleep(PING_S)
+            self._look()
+        await self.end()
+        ray().kill(ray().get_runtime_context().current_actor)
 
 
 def shared_actor(kind: type, name: str, namespace: str, *given: Any, **placed: Any) -> Any:

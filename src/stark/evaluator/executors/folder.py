@@ -18,7 +18,8 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -52,8 +53,19 @@ NOTICE_AFTER_S = 30.0
 STALE_S = 600.0
 """Seconds without renewal after which another worker may take over a claim."""
 
+PROMPTLY = 2
+"""Number of requests per judge that a worker takes as soon as they are there."""
+
 IN_FLIGHT = 8
-"""Maximum number of requests that one worker handles at the same time."""
+"""Maximum number of requests per judge. Those beyond `PROMPTLY` must have waited for `UNWANTED_POLLS`, and are taken one
+at a time, so that other workers come first. GPUs need them: while one program is timed, others build."""
+
+UNWANTED_POLLS = 2
+"""For how long no worker has had room for a request, in multiples of the longest pause (see `POLL_S`)."""
+
+RENEWED_S = 90.0
+"""Seconds without renewal after which an orchestrator assumes that a worker has died. Network file systems may show a
+renewal a minute late."""
 
 DEATHS = 2
 """Number of workers that may die while they have a request. Then it is refused, or it would end every worker."""
@@ -74,8 +86,12 @@ class FolderExecutor(RequestingExecutor):
     def __init__(self, folder: Path | str, limits: Limits, tools: Tools | None = None) -> None:
         """Create the subfolders (`PARTS`). Raises UsageError if that fails."""
         super().__init__(limits, tools)
-        self._notice_given = False
-        """Whether the lack of a worker has been reported since the last answer."""
+        self.on_notice = _say
+        self._open: Counter[str | None] = Counter()
+        """The number of requests without an answer, by the kind of machine that they are for."""
+
+        self._heard: dict[str | None, float] = {}
+        """When a worker last had one of these requests, by kind."""
 
         try:
             self._folder = Path(folder).expanduser().absolute()
@@ -94,16 +110,22 @@ class FolderExecutor(RequestingExecutor):
 
         Raises JudgeUnavailable if this process and the worker run different versions of STARK.
         """
-        name = request_id(request)
+        name, kind = request_id(request), request.device_class
         asked, result = _paths(self._folder, name)
         if time.time() - _written_at(result) > EXPIRE_S:
             result.unlink(missing_ok=True)
+        self._open[kind] += 1
         try:
             await self._answered(request.model_copy(update={"id": name}))
         except asyncio.CancelledError:
             asked.unlink(missing_ok=True)
             raise
-        self._notice_given = False
+        else:
+            self._hear(kind)
+        finally:
+            self._open[kind] -= 1
+            if not self._open[kind]:
+                self._notified(kind, "")
         try:
             answer = answer_adapter.validate_json(result.read_bytes())
         except ValidationError as error:
@@ -120,26 +142,37 @@ class FolderExecutor(RequestingExecutor):
     async def _answered(self, request: AnyRequest) -> None:
         """Wait for the result. If the request's file vanishes, because another run gave it up, write it again."""
         asked, result = _paths(self._folder, request.id)
+        claim, kind = self._folder / "claims" / request.id, request.device_class
         began = time.monotonic()
         pause, longest = POLL_S
         while not result.exists():
             if not asked.exists():
                 _write_atomically(asked, request)
-            if time.monotonic() - began > NOTICE_AFTER_S and not self._notice_given:
-                self._note_missing_worker(request.device_class)
+            if time.time() - _written_at(claim) <= RENEWED_S:
+                self._hear(kind)
+            elif time.monotonic() - max(began, self._heard.get(kind, began)) > NOTICE_AFTER_S:
+                self._note_missing_worker(kind)
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
 
     def _note_missing_worker(self, device_class: str | None) -> None:
-        """Report on stderr if no worker is active. Stdout is reserved for results."""
-        if any(_is_live(claim) for claim in (self._folder / "claims").iterdir()):
-            return
-        self._notice_given = True
         which = f"a machine of kind {device_class!r}" if device_class else "the machine"
-        sys.stderr.write(
+        self._notified(
+            device_class,
             f"waiting for a worker; run `stark worker {self._folder}` "
-            f"on {which} that should judge candidates\n"
+            f"on {which} that should judge candidates",
         )
+
+    def _hear(self, device_class: str | None) -> None:
+        """Note that a worker of this kind is active."""
+        self._heard[device_class] = time.monotonic()
+        self._notified(device_class, "")
+
+
+def _say(notice: str) -> None:
+    """Report on stderr, where nobody else reports. Stdout is reserved for results."""
+    if notice:
+        sys.stderr.write(f"{notice}\n")
 
 
 def require_requests(folder: Path) -> None:
@@ -156,12 +189,17 @@ def require_requests(folder: Path) -> None:
 
 
 async def serve_folder(
-    folder: Path, judges: RequestingExecutor, once: bool, report: Callable[[str], None]
+    folder: Path,
+    judges: RequestingExecutor,
+    once: bool,
+    report: Callable[[str], None],
+    ready: Callable[[], int] = lambda: 1,
 ) -> int:
     """The worker's side: have the requests in `folder` judged, and return how many were answered.
 
-    Up to `IN_FLIGHT` requests are judged at a time, each within its own limits. `report`
-    is called with a line of text for each request. With `once`, the function returns when no request is left and no
+    Each is judged within its own limits. `ready` returns the number of judges, which decides how many requests are judged
+    at a time. One that another worker had when it died is judged while nothing else is, so that no other can be blamed.
+    `report` is called with a line of text for each request. With `once`, the function returns when no request is left and no
     new one has arrived within a few seconds of the last answer. Without `once`, it runs until it is cancelled.
     """
     require_requests(folder)
@@ -170,9 +208,19 @@ async def serve_folder(
     """The requests for other kinds of machines."""
 
     answered, ends_at = 0, time.monotonic()
+    alone: str | None = None
+    """The latest request that another worker had when it died."""
+
     try:
         while True:
-            for name in _claim_waiting(folder, IN_FLIGHT - len(working), left):
+            orphans = [] if alone in working else _orphans(folder, left)
+            found: list[str] = []
+            if orphans and not working:
+                alone = next((name for name in orphans if _claim(folder / "claims" / name)), None)
+                found = [] if alone is None else [alone]
+            if not found and alone not in working and not (orphans and working):
+                found = _claim_waiting(folder, len(working), max(1, ready()), left)
+            for name in found:
                 working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
@@ -198,7 +246,7 @@ async def serve_folder(
     finally:
         for name, task in working.items():
             task.cancel()
-            (folder / "claims" / name).unlink(missing_ok=True)
+            _release(folder, name)
 
 
 async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Answer | None:
@@ -207,6 +255,7 @@ async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Ans
     Refuses a request that cannot be parsed. No answer is written to a request for another kind of machine.
     """
     asked, result = _paths(folder, name)
+    claim = folder / "claims" / name
     try:
         try:
             text = asked.read_bytes()
@@ -217,12 +266,13 @@ async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Ans
         except ValidationError:
             answer: Answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
         else:
-            answer = await _answer(folder / "claims" / name, judges, request)
+            answer = await _answer(claim, judges, request)
         if not _is_for_others(answer):
             _write_atomically(result, answer)
+            claim.unlink(missing_ok=True)
         return answer
     finally:
-        (folder / "claims" / name).unlink(missing_ok=True)
+        _release(folder, name)
 
 
 async def _answer(claim: Path, judges: RequestingExecutor, request: AnyRequest) -> Answer:
@@ -256,13 +306,37 @@ def _summary(name: str, answer: Answer | None) -> str:
     return f"{name} {answer.kind.replace('_', ' ')}"
 
 
-def _claim_waiting(folder: Path, most: int, left: Collection[str]) -> list[str]:
-    """Claim up to `most` requests that have neither a result nor a live claim, oldest first, but those in `left`."""
-    waiting = sorted((folder / "requests").glob("*.json"), key=_written_at)
-    names = (path.stem for path in waiting if path.stem not in left)
-    open_ = (name for name in names if not _paths(folder, name)[1].exists())
-    claimed = (name for name in open_ if _claim(folder / "claims" / name))
-    return list(islice(claimed, most))
+def _claim_waiting(folder: Path, working: int, judges: int, left: Collection[str]) -> list[str]:
+    """Claim requests beside the `working` ones, as many as `PROMPTLY` and `IN_FLIGHT` say."""
+    promptly = max(0, PROMPTLY * judges - working)
+    claims = (name for name in _waiting(folder, left) if _claim(folder / "claims" / name))
+    if promptly:
+        return list(islice(claims, promptly))
+    before = time.time() - UNWANTED_POLLS * POLL_S[1]
+    oldest = next(_waiting(folder, left), None) if working < IN_FLIGHT * judges else None
+    if oldest is None or _written_at(_paths(folder, oldest)[0]) > before:
+        return []
+    return list(islice(claims, 1))
+
+
+def _waiting(folder: Path, left: Collection[str]) -> Iterator[str]:
+    """The requests that have neither a result nor a claim, oldest first, but those in `left`."""
+    for name in _unanswered(folder, left):
+        if not (folder / "claims" / name).exists():
+            yield name
+
+
+def _orphans(folder: Path, left: Collection[str]) -> list[str]:
+    """The requests that a worker had when it died, oldest first, but those in `left`."""
+    claims = {name: folder / "claims" / name for name in _unanswered(folder, left)}
+    return [name for name, claim in claims.items() if claim.exists() and not _is_live(claim)]
+
+
+def _unanswered(folder: Path, left: Collection[str]) -> Iterator[str]:
+    """The requests that have no result, oldest first, but those in `left`."""
+    for path in sorted((folder / "requests").glob("*.json"), key=_written_at):
+        if path.stem not in left and not _paths(folder, path.stem)[1].exists():
+            yield path.stem
 
 
 def _claim(path: Path) -> bool:
@@ -296,6 +370,23 @@ def _take_over(stale: Path) -> bool:
         return True
     finally:
         mark.unlink(missing_ok=True)
+
+
+def _release(folder: Path, name: str) -> None:
+    """Give up our claim, if we still have it. Those who died while they had the request stay known."""
+    claim = folder / "claims" / name
+    with suppress(FileNotFoundError):
+        owners = _owners(claim)
+        if owners[-1:] != [_us()]:
+            return
+        dead = owners[:-1]
+        if dead and _paths(folder, name)[0].exists():
+            part = claim.with_name(f"{name}.{secrets.token_hex(4)}.part")
+            part.write_text("\n".join([*dead, ""]))
+            os.utime(part, (0, 0))
+            part.rename(claim)
+        else:
+            claim.unlink()
 
 
 def _owners(claim: Path) -> list[str]:

@@ -165,7 +165,7 @@ class JudgeProcess:
                 if waiting is None or waiting.done():  # it was cancelled
                     continue
                 if isinstance(answer, JudgeFailed):
-                    waiting.set_exception(JudgeDied(answer.error))
+                    waiting.set_exception(JudgeDied(answer.error, answer.machine))
                 else:
                     waiting.set_result(answer)
         await self.kill()

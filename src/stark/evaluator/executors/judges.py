@@ -94,6 +94,9 @@ class CommandJudge:
         self.command = list(command)
         self.failure: JudgeUnavailable | None = None
         self.process: JudgeProcess | None = None
+        self.device_class: str | None = None
+        """The kind of machine on which it last ran."""
+
         self._on_notice = on_notice
         self.open: list[str] = []
         """The digest of the problem of each request without an answer. The request may wait for the judge to start."""
@@ -101,11 +104,6 @@ class CommandJudge:
         self._starting = asyncio.Lock()
         self._gate = asyncio.Lock()
         """Held while a request runs alone, and otherwise only until a request is sent."""
-
-    @property
-    def device_class(self) -> str | None:
-        """See `Judge.device_class`."""
-        return None if self.process is None else self.process.hello.device_class
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """See `Judge.ask`."""
@@ -145,6 +143,7 @@ class CommandJudge:
                 except JudgeUnavailable as error:
                     self.failure = self.failure or error
                     raise
+                self.device_class = self.process.hello.device_class
             return self.process
 
     async def close(self) -> None:
@@ -159,15 +158,19 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
     """Several judges.
 
     A request goes to the judge with the least load, where preparing a new problem counts as load.
-    A judge that cannot be started is not used again, unless none can be.
+    A judge that cannot be started is not used again, unless no other of its kind can be.
     """
 
     def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
         super().__init__(limits, tools)
         self._judges: list[OneJudge] = []
-        self._notices: dict[int, str] = {}
         self._closed = False
         self._count = itertools.count(1)
+
+    @property
+    def ready(self) -> int:
+        """The number of judges that have started and not failed."""
+        return sum(j.failure is None and j.device_class is not None for j in self._judges)
 
     async def start(self) -> None:
         """Start all judges ahead of the first request. Raises JudgeUnavailable if all fail."""
@@ -184,15 +187,22 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         """See `RequestingExecutor.answer`.
 
         When a judge dies, all its open requests fail. Each is then sent again, alone, to find the requests that
-        kill a judge by themselves.
+        kill a judge by themselves. Raises JudgeUnavailable if a judge's machine fails meanwhile.
         """
         numbered = request.model_copy(update={"id": self._next()})
-        reason = ""
+        deaths: list[JudgeDied] = []
         for alone in (False, *[True] * TRIES_ALONE):
             try:
                 return await self._ask_once(numbered, alone)
-            except JudgeDied as death:
-                reason = str(death)
+            except JudgeDied as error:
+                deaths.append(error)
+        reason = str(deaths[-1])
+        for death in deaths[1:]:
+            if death.machine:
+                raise JudgeUnavailable(
+                    "the judge's machine fails, for instance because its disk is full; repair it, and resume the run. "
+                    f"The judge's error:\n{death}"
+                )
         died = f"the judge died {TRIES_ALONE} times on the same request; its last output:\n{reason}"
         if isinstance(request, Evaluate) and await self._works_without(request):
             crashed = Crashed(
@@ -206,11 +216,6 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         self._closed = True
         await asyncio.gather(*(judge.close() for judge in self._judges))
 
-    def _notified(self, judge: int, text: str) -> None:
-        if text != self._notices.get(judge, ""):
-            self._notices[judge] = text
-            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices.values()))))
-
     def _next(self) -> str:
         return str(next(self._count))
 
@@ -223,32 +228,47 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         except JudgeDied:
             return False
 
+    def _usable(self, _: AnyRequest) -> list[OneJudge]:
+        """The judges of any kind that may be asked. Those that have failed are asked last."""
+        return self._judges
+
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """Send the request to the least busy judge on a machine of the right kind. Judges of unknown kinds are asked.
 
-        Raises JudgeDied and JudgeUnavailable.
+        Raises JudgeDied and JudgeUnavailable. If a judge's machine fails, the others are asked.
         """
-        usable = [judge for judge in self._judges if judge.failure is None]
-        if not usable and not self._closed:
-            usable = self._judges
-            for judge in usable:
-                judge.failure = None
+        kinds = {judge: judge.device_class for judge in self._usable(request)}
+        others = {kind for kind in kinds.values() if kind and not _fits(request, kind)}
+        usable = [judge for judge, kind in kinds.items() if kind is None or _fits(request, kind)]
+        failed = [judge for judge in usable if judge.failure is not None]
         failure: JudgeUnavailable | None = None
-        others = set[str]()
-        for judge in sorted(usable, key=lambda judge: judge.load(request.problem.digest)):
-            kind = judge.device_class
-            if kind is None or (request.device_class or "") in kind:
-                try:
-                    answer = await judge.ask(request, alone)
-                except JudgeUnavailable as error:
-                    failure = error
-                    continue
-                if not (isinstance(answer, RequestRefused) and answer.other_class):
-                    return answer
+        death: JudgeDied | None = None
+        for judge in sorted(usable, key=lambda j: (j in failed, j.load(request.problem.digest))):
+            if judge in failed and not self._closed:
+                judge.failure = None  # no other can answer
+            try:
+                answer = await judge.ask(request, alone)
+            except JudgeUnavailable as error:
+                failure = error
+                continue
+            except JudgeDied as error:
+                if not error.machine:
+                    raise
+                death = error
+                continue
+            if not (isinstance(answer, RequestRefused) and answer.other_class):
+                return answer
             others.add(judge.device_class or "unknown")
+        if death is not None:
+            raise death
         if others and failure is None:
             return refusal(request, others)
         raise failure or JudgeUnavailable(CLOSED)
+
+
+def _fits(request: AnyRequest, kind: str) -> bool:
+    """Whether a machine of this kind may answer."""
+    return (request.device_class or "") in kind
 
 
 class CommandsExecutor(JudgesExecutor[CommandJudge]):

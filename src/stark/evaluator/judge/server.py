@@ -6,6 +6,7 @@ or does not return. The executor then repeats the other requests.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -73,6 +74,17 @@ WATCH_S = 0.5
 
 PROBE_S = 20.0
 """Seconds within which a working device must answer."""
+
+EXHAUSTED = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+}
+"""Errors of the machine. Others, such as a broken pipe or a missing file, may be a candidate's doing."""
 
 SHAPES_TRIED = 3
 """Largest number of other shapes at which effort `promote` verifies a candidate: batch, length and width of most problems."""
@@ -171,9 +183,8 @@ class Judge:
             answer = RequestRefused(id=request.id, error="it was cancelled")
         except ProblemError as error:
             answer = ProblemRefused(id=request.id, error=printable(str(error)))
-        except BaseException:
-            trace = traceback.format_exc(limit=-6)
-            answer, failed = JudgeFailed(id=request.id, error=printable(trace)), True
+        except BaseException as error:
+            answer, failed = failed_on(request.id, error), True
         del self._open[request.id]
         self._send(answer, last=failed or not machine.works(self.device))
 
@@ -329,3 +340,10 @@ class Judge:
     def _say(self, said: Said) -> None:
         with self._pipe_lock:
             self._pipe.send(said)
+
+
+def failed_on(request: str, error: BaseException) -> JudgeFailed:
+    """The answer to a request on which the judge itself failed."""
+    trace = "".join(traceback.format_exception(error, limit=-6))
+    machine = isinstance(error, OSError) and error.errno in EXHAUSTED
+    return JudgeFailed(id=request, error=printable(trace), machine=machine)

@@ -132,6 +132,9 @@ class Allowed(NamedTuple):
     is_zero: bool
     """Whether each exact value is zero."""
 
+    is_finite: bool
+    """Whether each exact value is finite."""
+
 
 class Trials:
     """Trials of one problem and their expected outputs."""
@@ -164,6 +167,9 @@ class Trials:
 
         self._noise: frozenset[int] = frozenset()
         """The results that are gradients and nothing but rounding."""
+
+        self._masked: frozenset[int] = frozenset()
+        """The results that have infinite values or NaN on the problem's own inputs, so may have them in regimes too."""
 
         self._fit: dict[str, bool] = {}
         """By mode, whether the reference itself is right in it."""
@@ -200,6 +206,9 @@ class Trials:
         if self._find_noise(outputs):
             self.kept.clear()
             outputs = [self._allowed(trial) for trial in self.nominal]
+        self._masked = frozenset(
+            index for draw in outputs for index, each in enumerate(draw) if not each.is_finite
+        )
         self._absolute = tuple(
             {kind: min(each.absolute[kind] for each in draws) for kind in CLASSES}
             for draws in zip(*outputs, strict=True)
@@ -277,7 +286,7 @@ class Trials:
                     raise
                 found = []
             self._fit[mode] = len(found) == len(expected) and all(
-                (mode != "expanded" or _is_accurate(each))
+                (mode != "expanded" or (_is_accurate(each) and _is_finite(each)))
                 and near(as_real(one), each.eager, each.budget + each.eager_errors.relative_rms)
                 for one, each in zip(found, expected, strict=True)
             )
@@ -411,6 +420,7 @@ class Trials:
                 each.eager_errors.relative_rms,
                 {kind: each.budget_in(kind) * each.scale for kind in CLASSES},
                 bool(self._gradients) and not bool(each.oracle.any()),
+                _is_finite(each),
             )
             for each in outputs
         ]
@@ -431,7 +441,11 @@ class Trials:
         """Yield a trial for each regime in which the reference is finite and accurate."""
         for trial in map(Trial.fresh, regimes):
             try:
-                accurate = all(map(_is_accurate, self.expected(trial, keep=keep)))
+                outputs = self.expected(trial, keep=keep)
+                accurate = all(
+                    _is_accurate(each) and (index in self._masked or _is_finite(each))
+                    for index, each in enumerate(outputs)
+                )
             except (ProblemError, torch.OutOfMemoryError) as error:
                 if not keep and is_out_of_memory(error):
                     raise  # a running candidate must not be able to prevent a trial by taking memory
@@ -481,12 +495,16 @@ def _simple(trial: Trial) -> Trial:
 
 
 def _is_accurate(output: ExpectedTensor) -> bool:
-    """Whether the oracle is finite and the reference's own output is close to the oracle."""
+    """Whether the reference's own output is close to the oracle, and as finite."""
     if not output.oracle.is_floating_point():
         return True
-    return (
-        all(bool(piece.isfinite().all()) for (piece,) in pieces(output.oracle))
-        and not output.eager_errors.nonfinite_mismatches
-        and output.eager_errors.relative_rms
-        < max(REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0))
+    return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
+        REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
+    )
+
+
+def _is_finite(output: ExpectedTensor) -> bool:
+    """Whether the oracle is finite everywhere."""
+    return not output.oracle.is_floating_point() or all(
+        bool(piece.isfinite().all()) for (piece,) in pieces(output.oracle)
     )

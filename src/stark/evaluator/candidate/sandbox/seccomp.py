@@ -160,6 +160,10 @@ _SETPRIORITY, _FCNTL, _IOCTL = (141, 140), (72, 25), (16, 29)
 _CLONE, _CLONE3, _TRUNCATE = (56, 220), (435, 435), (76, 45)
 _SOCKETPAIR, _SECCOMP = (53, 199), (317, 277)
 
+_CLONE_VM, _CLONE_VFORK, _CLONE_PARENT, _CLONE_THREAD = 0x100, 0x4000, 0x8000, 0x10000
+"""Flags of clone(2). A process that shares memory is a thread, or waits for its child (posix_spawn): others could work on
+results while all known processes are stopped. None makes a sibling of itself."""
+
 _SETTING_OWNERS = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX, with which a process makes Linux send signals on its behalf."""
 
@@ -248,8 +252,13 @@ def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instructio
         yield from _never(numbers[machine.column])
     # Filters cannot read clone3's flags, which are in memory. C libraries fall back to clone.
     yield from _never(_CLONE3[machine.column], errno.ENOSYS)
-    namespaces = [(_ANY_BIT, 0, 1, NEW_NAMESPACES), _refuse()]
-    yield from _on(_CLONE[machine.column], 0, namespaces)
+    refused = [(_ANY_BIT, 0, 1, NEW_NAMESPACES | _CLONE_PARENT), _refuse()]
+    hidden = [
+        (_ANY_BIT, 0, 2, _CLONE_VM),
+        (_ANY_BIT, 1, 0, _CLONE_VFORK | _CLONE_THREAD),
+        _refuse(),
+    ]
+    yield from _on(_CLONE[machine.column], 0, [*refused, *hidden])
     yield from _except(_IOCTL[machine.column], 1, _TERMINAL_INPUT)
     yield from _except(_FCNTL[machine.column], 1, _SIGNALS_AND_LEASES)
     yield from _only(_SOCKETPAIR[machine.column], 0, (socket.AF_UNIX,))

@@ -142,7 +142,8 @@ class Differentiation:
 
         def chosen(name: str, among: range, named: Callable[[int], str]) -> str:
             numbers = reported.get(name)
-            found = [each for each in numbers if each in among] if isinstance(numbers, list) else []
+            numbers = numbers if isinstance(numbers, list) else []
+            found = [each for each in numbers if type(each) is int and each in among]
             return ", ".join(map(named, found))
 
         detached, attached = (

@@ -71,15 +71,15 @@ class Tree:
             found = use_of_tree(self._root).processes
             if not self._meet(found) and all(map(_is_stopped, found)):
                 used_ns = _used_ns(found)
-                if _unchanged(before_ns, used_ns):
+                if _unchanged(before_ns, used_ns) and self._is_whole(used_ns):
                     self.used_ns = used_ns
                     return since
             self._signal(signal.SIGSTOP)
         raise NotStopped("it does not stop on SIGSTOP")
 
     def stood(self) -> bool:
-        """Whether the processes have stood still since they were stopped."""
-        return _unchanged(self.used_ns, _used_ns(self.used_ns))
+        """Whether the processes have stood still since they were stopped, and are still all that there are."""
+        return _unchanged(self.used_ns, _used_ns(self.used_ns)) and self._is_whole(self.used_ns)
 
     def go_on(self) -> None:
         """Continue all processes if they are stopped."""
@@ -92,20 +92,28 @@ class Tree:
         while self._handles:
             os.close(self._handles.popitem()[1])
 
+    def _is_whole(self, known: Collection[int]) -> bool:
+        """Whether the tree still has exactly these processes. A chain of short-lived ones has others at every look."""
+        return set(use_of_tree(self._root).processes) == set(known)
+
     def _meet(self, found: Collection[int]) -> bool:
         """Open handles for these processes, except those that have ended, and may have left their numbers to others.
 
-        Returns whether any is new.
+        Returns whether any is new, or has ended since it was found: something that runs may have started another one.
         """
-        before = len(self._handles)
+        moved = False
         for pid in set(found) - self._handles.keys():
-            with suppress(ProcessLookupError):
+            try:
                 handle = os.pidfd_open(pid)
-                if pid == self._root or self._is_child(pid, found):
-                    self._handles[pid] = handle
-                else:
-                    os.close(handle)
-        return len(self._handles) > before
+            except ProcessLookupError:
+                moved = moved or pid != self._root  # the root is listed even if it is gone
+                continue
+            if pid == self._root or self._is_child(pid, found):
+                self._handles[pid] = handle
+                moved = True
+            else:
+                os.close(handle)
+        return moved
 
     def _is_child(self, pid: int, found: Collection[int]) -> bool:
         """Whether a process has a parent in the tree."""
