@@ -15,7 +15,7 @@ from deploy_samples import kernel
 from torch import nn
 
 import stark
-from stark.capturing.described import definition, described
+from stark.capturing.described import described, found
 from stark.core.errors import ProblemError
 from stark.deploy import guard
 
@@ -357,4 +357,4 @@ def test_descriptions_are_the_same_in_every_process() -> None:
     assert len(described(list(range(1000)))) < 100
     assert described(list(range(1000))) != described(list(range(1, 1001)))
     with pytest.raises(LookupError, match="nowhere is not imported"):
-        definition("nowhere:function")
+        found("nowhere:function")

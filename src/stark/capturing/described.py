@@ -99,11 +99,6 @@ def name_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def definition(name: str) -> str:
-    """What `package.module:name` is now: the digest of its source, or a described value. Raises LookupError."""
-    return code(found(name))
-
-
 def found(name: str) -> Any:
     """The object `package.module:name`; None if there is none. Raises LookupError if the module is not imported."""
     home, _, path = name.partition(":")
@@ -116,7 +111,7 @@ def found(name: str) -> Any:
 
 
 def is_as(name: str, expected: str) -> bool:
-    """Whether `package.module:name` is as `definition` or `hidden` showed it. Raises LookupError."""
+    """Whether `package.module:name` is as `code` or `hidden` showed it. Raises LookupError."""
     value = found(name)
     return matches(value, expected) or expected == code(value)
 

@@ -64,7 +64,7 @@ class Contract:
 
     attributes: dict[str, dict[str, str]]
     code: dict[str, str]
-    """Functions, methods and constants of the original by `package.module:name`, as `definition` shows them."""
+    """Functions, methods and constants of the original by `package.module:name`, as `code` or `hidden` shows them."""
 
     training: bool | None
     """The training flag; None if it does not matter."""

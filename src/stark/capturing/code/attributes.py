@@ -17,6 +17,7 @@ from stark.capturing.described import MISSING, NAMED, cells, described, hidden
 from stark.capturing.expressions.literals import is_constant, is_plain
 
 DEEPEST = 4
+OF_NN_MODULE = {*vars(nn.Module()), "_is_hf_initialized"}
 TENSOR_NAMES = {"shape", "dtype", "device", "size", "dim", "T", "mT", "data", "grad", "training"}
 """Attributes that code reads of tensors and modules; an object has them copied only if read directly."""
 

@@ -16,13 +16,12 @@ from torch import nn
 
 from stark.capturing.calls.observing import Observed
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.code.attributes import has_text, is_describable
+from stark.capturing.code.attributes import DEEPEST, has_text, is_describable
 from stark.capturing.code.copying import KNOWN_PACKAGES
 from stark.capturing.code.definitions import IMPORTED
 from stark.capturing.described import code, described, found, hidden
 from stark.capturing.expressions.literals import is_constant
 
-DEEPEST = 4
 OF_TORCH = {"sympy", "mpmath", "networkx", "typing_extensions", "optree", "jinja2", "fsspec"}
 """Packages that torch calls while it runs a module, as for sizes that are symbols."""
 
@@ -34,7 +33,7 @@ ENVIRONMENT = {("os", "environ"), ("os", "getenv")}
 
 
 def globals_of(observed: Observed) -> dict[str, str]:
-    """Functions that ran, and the globals that their lines loaded, by `package.module:name`, as `definition` shows them.
+    """Functions that ran, and the globals that their lines loaded, by `package.module:name`, as `code` shows them.
 
     torch and the standard library are left out. Raises CannotCapture for what cannot be described.
     """

@@ -18,7 +18,13 @@ from stark.capturing.calls.recording import Example, Form
 from stark.capturing.calls.repeating import unchanged
 from stark.capturing.calls.values import copied
 from stark.capturing.cannot import CannotCapture, users_code
-from stark.capturing.code.attributes import DEEPEST, constant_buffers, has_text, is_describable
+from stark.capturing.code.attributes import (
+    DEEPEST,
+    OF_NN_MODULE,
+    constant_buffers,
+    has_text,
+    is_describable,
+)
 from stark.capturing.code.definitions import IMPORTED
 from stark.capturing.code.globals import attributes_of, globals_of
 from stark.capturing.code.state import (
@@ -105,9 +111,6 @@ def _attributes(module: nn.Module, read: set[str]) -> dict[str, dict[str, str]]:
         if plain := constant_buffers(each) | facts.found:
             found[path] = dict(sorted(plain.items()))
     return found
-
-
-OF_NN_MODULE = {*vars(nn.Module()), "_is_hf_initialized"}
 
 
 DYNAMIC = {"vars", "__dict__", "asdict"}

@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.code.attributes import Values, constant_buffers
+from stark.capturing.code.attributes import OF_NN_MODULE, Values, constant_buffers
 from stark.capturing.code.building import (
     attributes,
     constructor,
@@ -43,7 +43,6 @@ IN_TRAINING_ONLY = {
     "DropPath": {"drop_prob", "scale_by_keep"},
     "StochasticDepth": {"p", "mode"},
 }
-OF_NN_MODULE = set(vars(nn.Module())) | {"_is_hf_initialized"}
 
 
 @dataclass
