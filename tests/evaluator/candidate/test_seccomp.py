@@ -87,6 +87,16 @@ def test_a_fork_is_allowed_and_a_namespace_is_not(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", _ARCHITECTURES)
+def test_no_process_is_a_sibling_or_shares_memory_unless_its_parent_waits(machine: str) -> None:
+    clone = (56, 220)[_ARCHITECTURES[machine].column]
+    memory, waits, sibling = 0x100, 0x4000, 0x8000
+
+    assert ALLOWED == answer(machine, clone, memory | waits | 17)  # posix_spawn
+    assert refused(answer(machine, clone, memory | 17))
+    assert refused(answer(machine, clone, sibling | 17))
+
+
+@pytest.mark.parametrize("machine", _ARCHITECTURES)
 @pytest.mark.parametrize("stranger", [1, OWN + 1, -1, -OWN])
 def test_signals_reach_only_the_process_itself(machine: str, stranger: int) -> None:
     kill, affinity = ((62, 203), (129, 122))[_ARCHITECTURES[machine].column]

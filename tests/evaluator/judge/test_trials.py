@@ -197,3 +197,17 @@ def test_results_move_by_the_rounding_of_the_reference_too(tmp_path: Path) -> No
         1e-8 < float((each - expected.oracle).square().mean().sqrt()) < 1e-7 for each in moved
     )
     assert torch.equal(before, prepared.program.model.weight)
+
+
+def test_infinite_results_of_the_problems_own_inputs_leave_its_regimes(tmp_path: Path) -> None:
+    """Masked actions: otherwise nothing but small inputs would be tried, and a network is linear on those."""
+    masked = SOURCE.replace(
+        "x / x.abs().amax().clamp(min=1)", "torch.tanh(x).masked_fill(x < 0.3, float('-inf'))"
+    )
+    overflows = SOURCE.replace("x / x.abs().amax().clamp(min=1)", "torch.exp(x * 30)")
+
+    regimes = {trial.regime for trial in made_ready(masked, tmp_path).trials.always}
+    finite = {trial.regime for trial in made_ready(overflows, tmp_path).trials.always}
+
+    assert {"large", "mixed"} <= regimes
+    assert "large" not in finite, "which are infinite in regimes alone say nothing"

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -123,6 +124,30 @@ def test_a_tree_that_forks_for_ever_is_not_waited_for_for_ever() -> None:
         with suppress(NotStopped):
             Tree(pid).stop()
         assert time.monotonic() - begin < 30
+
+
+def test_a_process_that_ended_before_it_could_be_stopped_may_have_started_another() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    with running("time.sleep(60)") as pid:
+        tree = Tree(pid)
+        tree.stop()
+
+        assert tree._meet({pid, ended.pid})
+        assert not tree._meet({pid})
+
+
+def test_a_tree_with_other_processes_than_those_that_stopped_has_not_stood(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with running("time.sleep(60)") as pid:
+        tree = Tree(pid)
+        tree.stop()
+        assert tree.stood()
+        other = SimpleNamespace(processes=frozenset({pid, os.getpid()}))
+        monkeypatch.setattr(standstill, "use_of_tree", lambda root: other)
+
+        assert not tree.stood()
 
 
 def test_a_process_that_is_gone_stands() -> None:
