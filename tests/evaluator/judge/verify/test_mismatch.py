@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge.verify import mismatch
 from stark.evaluator.judge.verify.mismatch import Rule, describe
+from stark.evaluator.judge.verify.oracle import expect
 
 CAP = 4e-4
 """What `oracle.compare` allows an element of a float32 output; below, of a bfloat16 output."""
@@ -331,3 +332,24 @@ def test_any_size_of_chunks_gives_the_same_words(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(mismatch, "CHUNK", chunk)
         assert whole == said(wrong, oracle)
         assert whole == said(wrong.mT.contiguous().mT, oracle.mT.contiguous().mT)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.uint16, torch.float8_e4m3fn])
+def test_inputs_without_arithmetic_are_no_obstacle(dtype: torch.dtype) -> None:
+    """An input of the output's shape, which may explain where elements are wrong."""
+    oracle = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    hidden = torch.arange(64 * 64).reshape(64, 64) % 3 == 0
+    result = torch.where(hidden, oracle + 1.0, oracle)
+    expected = expect(oracle.double(), oracle)
+
+    said = mismatch.fault("output 0", result, expected, {"input 1": hidden.to(dtype)})
+
+    assert said.startswith("output 0: wrong")
+
+
+def test_an_output_without_arithmetic_is_wrong_without_a_description() -> None:
+    oracle, wrong = (torch.arange(4096).add(each).to(torch.uint16) for each in (0, 1))
+
+    said = mismatch.fault("output 0", wrong, expect(oracle, oracle), {})
+
+    assert said.startswith("output 0: wrong")
