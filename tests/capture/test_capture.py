@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import linecache
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch.utils import _pytree as pytree
 import stark
 from stark.capturing import entry
 from stark.capturing.calls.loading import record
+from stark.capturing.calls.observing import Observed, _noting_lines
 from stark.capturing.calls.recording import Calls, recording
 from stark.capturing.cannot import CannotCapture
 from stark.core.problem import Problem
@@ -313,3 +315,10 @@ def test_a_compiled_module_is_captured_as_its_original() -> None:
     problem = stark.capture(compiled, calls)
 
     assert "torch.nn.modules.linear:Linear" == problem.declared.original.name
+
+
+def test_nothing_is_collected_while_calls_are_watched() -> None:
+    """Finalizers of a library's objects would count as code of the module."""
+    with _noting_lines(Observed()):
+        assert not gc.isenabled()
+    assert gc.isenabled()

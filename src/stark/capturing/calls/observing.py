@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -152,12 +153,15 @@ def _noting_lines(seen: Observed) -> Iterator[None]:
 
         return inside
 
-    known = sys.gettrace()
+    known, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # finalizers of other objects are no part of the module
     sys.settrace(entered)
     try:
         yield
     finally:
         sys.settrace(known)
+        if collects:
+            gc.enable()
 
 
 def _is_importing(frame: FrameType | None) -> bool:
