@@ -194,7 +194,8 @@ def test_killed_at_random_moments_a_run_loses_nothing_and_buys_no_reply_twice(
     check_whole(after, attempts)
     assert {turn: 1 + in_flight[turn] for turn in after.calls} == bill
     # A process may also be killed after it stored a question and before it sent it.
-    assert 0 < in_flight.total() <= len(after.lost) <= parallel * kills
+    assert in_flight.total() <= len(after.lost) <= parallel * kills
+    assert in_flight or parallel == 1, "on a busy machine, no kill may hit the one call in flight"
     assert all(lost.reserved.tokens > 0 < lost.reserved.dollars for lost in after.lost)
     if parallel == 1:
         assert never_interrupted(attempts) == (after.nodes, list(after.calls.values()))
