@@ -39,6 +39,7 @@ from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.problem.variants import variants
+from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.trials import Trial
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
 from stark.evaluator.judge.verifying import Called, verify_on
@@ -242,7 +243,7 @@ def _trials(prepared: PreparedReference, effort: Effort, model: torch.nn.Module)
     yield from prepared.trials.for_effort(effort)
     trial = prepared.trials.replaced
     if trial is not None:
-        with prepared.program.other_weights(trial.seed):
+        with other_weights(prepared.program.model, trial.seed):
             give_weights(model, prepared.program.model.state_dict())
             yield trial
 

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ from stark.core.reference import Reference
 from stark.evaluator.judge.device_calls import Visited
 from stark.evaluator.judge.device_visits import time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
-from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.inputs import ChangesMore, Drawn, Program
 from stark.evaluator.judge.problem.roofline import (
     bandwidth_now,
     caches_bytes,
@@ -99,9 +100,19 @@ class PreparedReference:
         self._inspect([Trial.fresh() for _ in range(NOMINAL_TRIALS)])
         self.shared = self._new_shared_set(CANDIDATE)
         self._resources.callback(self.shared.close)
-        self.trials.expect_nominal()
-        if not only_nominal:
-            self.trials.add_regimes()
+        while not self._expected(only_nominal):
+            self.trials = self._new_trials()
+
+    def _expected(self, only_nominal: bool) -> bool:
+        """Compute what is expected. Returns False if the reference turned out to change more inputs than was known."""
+        try:
+            self.trials.expect_nominal()
+            if not only_nominal:
+                self.trials.add_regimes()
+        except ChangesMore as found:
+            self.program.changes = tuple(sorted({*self.program.changes, *found.inputs}))
+            return False
+        return True
 
     def _inspect(self, nominal: list[Trial]) -> None:
         """Determine the program's fixed properties from the first inputs."""
@@ -122,7 +133,10 @@ class PreparedReference:
         self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
         terms = Terms(self.precision, operations.precision, stated=self.problem.declared.tolerance)
-        self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
+        self._new_trials = partial(
+            Trials, self.program, self.signature, self.room.keeps_all, nominal, terms
+        )
+        self.trials = self._new_trials()
         self.roofline = roofline(
             operations.least_bytes, operations.counted, self.sheet, self.precision
         )

@@ -17,12 +17,14 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
 from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_of
+from stark.evaluator.judge.problem.constants import STEPS, constant, redrawn
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
-from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.regimes import INDICES, REGIMES, changed
+from stark.evaluator.judge.problem.inputs import ChangesMore, Drawn, Program
+from stark.evaluator.judge.problem.regimes import CONSTANTS, INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
+from stark.evaluator.judge.problem.weights import nudging, variable
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
@@ -158,7 +160,7 @@ class Trials:
         self.always = list(nominal)
         """Trials that every candidate is verified on."""
 
-        self.replaced = Trial.fresh(replaced=True) if program.has_weights else None
+        self.replaced = Trial.fresh(replaced=True) if variable(program.model) else None
         """The trial with other weights, if the model has any. It counts on the caller to replace them."""
 
         differentiation = program.differentiation
@@ -176,6 +178,12 @@ class Trials:
 
         self._ranges: dict[int, int] = {}
         """The inputs that INDICES draws anew."""
+
+        self._constants: tuple[int, ...] = ()
+        """The inputs that the problem does not draw and that other trials than the nominal ones change."""
+
+        self._step = 0.0
+        """By how much."""
 
         self.error_budgets: tuple[float | None, ...] = ()
         """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
@@ -236,11 +244,22 @@ class Trials:
         begin = time.monotonic()
         if self._signature.has_integers:
             self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
+        self._find_constants()
         for trial in self._usable(self._regimes(), keep=True):
             self.always.append(trial)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
         self.warnings += self._degenerate()
+
+    def _find_constants(self) -> None:
+        """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
+        self._constants = constant(*map(self.drawn, self.nominal[:2]))
+        for step in STEPS if self._constants else ():
+            self._step = step
+            for trial in self._usable([CONSTANTS], keep=True):
+                self.always.append(trial)
+                return
+        self._constants = ()
 
     def for_effort(self, effort: Effort) -> Iterator[Trial]:
         """Yield the trials for one candidate.
@@ -305,6 +324,9 @@ class Trials:
         self._signature.check(drawn, self._program)
         if trial.mode == "expanded":
             return self._program.with_expanded_cotangents(drawn)
+        own = any(trial.seed == each.seed for each in self.nominal)
+        if trial.regime == CONSTANTS or (trial.regime is None and not own and not trial.replaced):
+            return redrawn(drawn, self._constants, self._step, trial.seed)
         if trial.regime is None:
             return drawn
         if trial.regime == INDICES:
@@ -323,7 +345,7 @@ class Trials:
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
-        outputs = self.expected_of(drawn, bounded=trial.regime is None)
+        outputs = self.expected_of(drawn, bounded=trial.regime in (None, CONSTANTS))
         if (keep or trial.replaced) and self._keeps_all:
             self.kept[trial] = drawn, outputs
         return outputs
@@ -402,7 +424,7 @@ class Trials:
                 return nudged(tensor, rounding_of(precision, dtype), generator)
 
             near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
-            with self._program.nudging(nudge):
+            with nudging(self._program.model, nudge):
                 outputs = self._program.run(near)
             yield outputs[index]
 
@@ -443,10 +465,14 @@ class Trials:
             try:
                 outputs = self.expected(trial, keep=keep)
                 accurate = all(
-                    _is_accurate(each) and (index in self._masked or _is_finite(each))
+                    _is_accurate(each)
+                    and (index in self._masked or _is_finite(each))
+                    and (trial.regime != CONSTANTS or _would_pass(each))
                     for index, each in enumerate(outputs)
                 )
             except (ProblemError, torch.OutOfMemoryError) as error:
+                if keep and isinstance(error, ChangesMore):
+                    raise
                 if not keep and is_out_of_memory(error):
                     raise  # a running candidate must not be able to prevent a trial by taking memory
                 self.short_of_memory |= is_out_of_memory(error)
@@ -501,6 +527,11 @@ def _is_accurate(output: ExpectedTensor) -> bool:
     return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
         REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
     )
+
+
+def _would_pass(output: ExpectedTensor) -> bool:
+    """Whether the reference's own output is within the budget."""
+    return output.exact or output.eager_errors.relative_rms <= output.budget
 
 
 def _is_finite(output: ExpectedTensor) -> bool:

@@ -16,6 +16,7 @@ from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn, same_values
 from stark.evaluator.judge.problem.regimes import suggestion
+from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.trials import Trial
@@ -125,7 +126,7 @@ def _verify_replaced(
     trial: Trial, limit_s: float, attempt: Attempt, child: Child, prepared: PreparedReference
 ) -> list[tuple[Trial, Comparison]]:
     """Verify a call with other weights: nothing may be kept that was computed from the former ones. Then restore them."""
-    with prepared.program.other_weights(trial.seed):
+    with other_weights(prepared.program.model, trial.seed):
         prepared.shared.replace_weights(child, limit_s)
         found = [(trial, each) for each in _verify_on(trial, attempt, child, prepared)]
     prepared.shared.replace_weights(child, limit_s)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,16 +38,14 @@ from stark.evaluator.judge.problem.arguments import (
     without_overlap,
 )
 from stark.evaluator.judge.problem.gradients import IN_PLACE, SOMETIMES, Differentiation
-from stark.evaluator.judge.verify.oracle import as_real, pieces
+from stark.evaluator.judge.problem.weights import vary
+from stark.evaluator.judge.verify.oracle import pieces
 
 CONSTRUCTION_SEED = 42
 """Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.
 
-A candidate also gets a copy of the reference's weights, because the judge perturbs them (`PERTURBATION`).
+A candidate also gets a copy of the reference's weights, because the judge perturbs them (`weights.py`).
 """
-
-PERTURBATION = 0.1
-"""Largest relative change of a parameter after construction."""
 
 TAKES_CASE = " (with CASES, get_inputs takes the name of a case as its first argument)"
 NO_GRADIENTS = (
@@ -69,6 +67,18 @@ class Drawn:
     arguments: list[Any]
 
 
+class ChangesMore(ProblemError):
+    """Forward writes to inputs to which it did not write before, as it does only where a condition holds."""
+
+    def __init__(self, problem: str, inputs: Collection[int]) -> None:
+        self.inputs = inputs
+        named = ", ".join(f"input {index}" for index in sorted(inputs))
+        super().__init__(
+            f"{problem}: forward changes {named} in place in some calls only; let it change the input in every call, "
+            "or return a new tensor"
+        )
+
+
 class Program:
     """A problem's module and reference model. Raises ProblemError, with the line at fault if known."""
 
@@ -79,7 +89,7 @@ class Program:
         self.path = folder / "problem.py"
         self.path.write_text(problem.source)
         self.changes: tuple[int, ...] = ()
-        """Indices of the inputs that forward changes in place; set by `run_first`."""
+        """Indices of the inputs that forward changes in place, or may change; set by `run_first`."""
 
         self.differentiation: Differentiation | None = None
         """The gradients that are results too, if the problem asks for gradients; set by the first `draw`."""
@@ -97,7 +107,7 @@ class Program:
 
         with self._user_code("Model"):
             self.model = self._constructed()
-        self._vary(secrets.randbits(48))
+        vary(self.model, secrets.randbits(48))
 
     def draw(self, seed: int) -> Drawn:
         """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
@@ -150,12 +160,14 @@ class Program:
         Also detect which inputs the reference changes, and whether arguments need the problem's module.
         """
         self.arguments_need_module |= self._needs_module("get_inputs", drawn.arguments)
-        trial = Drawn([tensor.clone() for tensor in drawn.tensors], drawn.arguments)
-        returned = self.run(trial)
-        pairs = enumerate(zip(trial.tensors, drawn.tensors, strict=True))
-        self.changes = tuple(index for index, pair in pairs if not same_values(*pair))
+        given = [tensor.clone() for tensor in drawn.tensors]
+        returned, written = self._ran(drawn, given)
+        pairs = enumerate(zip(given, drawn.tensors, strict=True))
+        self.changes = tuple(
+            index for index, pair in pairs if index in written or not same_values(*pair)
+        )
         self._flags_known = True
-        return [*returned, *(trial.tensors[index] for index in self.changes)]
+        return [*returned, *(given[index] for index in self.changes)]
 
     def run(
         self,
@@ -167,12 +179,29 @@ class Program:
         """Run the reference in its own precision, in one of the modes of `candidate/backward.py` if `mode` names one.
 
         Returns its outputs, then the inputs that it changed in place. `watching` is entered for the call alone.
+        Raises ChangesMore, with `drawn` changed, if forward writes to an input that is not known to be changed.
         """
-        torch.manual_seed(seed)
         given = self._given(drawn)
+        returned, written = self._ran(drawn, given, seed, mode, watching)
+        if more := written.difference(self.changes):
+            raise ChangesMore(self.problem.name, more)
+        return [*returned, *(given[index] for index in self.changes)]
+
+    def _ran(
+        self,
+        drawn: Drawn,
+        given: list[torch.Tensor],
+        seed: int = 0,
+        mode: str | None = None,
+        watching: AbstractContextManager[object] | None = None,
+    ) -> tuple[list[torch.Tensor], set[int]]:
+        """What the reference returns for these tensors, and the indices of those that it writes to."""
+        torch.manual_seed(seed)
+        before = _versions(given)
         with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
             returned = self._returned(self.model, drawn, given, mode)
-        return [*returned, *(given[index] for index in self.changes)]
+        pairs = enumerate(zip(before, _versions(given), strict=True))
+        return returned, {index for index, (former, now) in pairs if former != now}
 
     def run_as_constructed(self, drawn: Drawn, stale: Collection[str]) -> list[torch.Tensor]:
         """Run a model of which the weights `stale` are as `__init__` made them, as in a candidate that packs them there."""
@@ -203,19 +232,6 @@ class Program:
             state.data = upcast(state.data)
         return twin
 
-    @contextmanager
-    def nudging(self, nudge: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
-        """Meanwhile the model's weights are moved by a function."""
-        weights = [*self.model.parameters(), *self.model.buffers()]
-        kept = [each.data for each in weights]
-        try:
-            for each in weights:
-                each.data = nudge(each.data)
-            yield
-        finally:
-            for each, former in zip(weights, kept, strict=True):
-                each.data = former
-
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
         given = [upcast(tensor) for tensor in self._given(drawn)]
@@ -241,22 +257,6 @@ class Program:
         if returned and isinstance(returned[0], GradientFault):
             raise ProblemError(f"{self.problem.name}: forward {SOMETIMES}")
         return tensors_of(returned)
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether the model has state that can be replaced."""
-        return bool(self._variable())
-
-    @contextmanager
-    def other_weights(self, seed: int) -> Iterator[None]:
-        """Meanwhile the model has other weights, the same for the same seed. The former ones wait in the host's memory."""
-        kept = [state.to("cpu", copy=True) for state in self._variable()]
-        self._vary(seed)
-        try:
-            yield
-        finally:
-            for state, value in zip(self._variable(), kept, strict=True):
-                state.copy_(value)
 
     def refusal(self, function: str, reason: str) -> ProblemError:
         """Build an error that names one of the problem's functions and the function's line."""
@@ -305,42 +305,6 @@ class Program:
             return self.name.encode() in serialized(value)
         except ValueError as error:
             raise self.refusal(function, f"returns {error}") from error
-
-    def _vary(self, seed: int) -> None:
-        """Change the model's state slightly, so that results computed from other values of it are wrong.
-
-        Values are scaled, which keeps their signs, and zeros get an offset. So a candidate that takes the statistics of
-        a normalization for 0 and 1 fails.
-        """
-        torch.manual_seed(seed)
-        for state in self._variable():
-            values = as_real(state) if state.is_floating_point() else state
-            factors = torch.rand(state.shape, device=state.device)
-            noise = PERTURBATION * (2 * factors - 1).to(values.dtype)
-            state.copy_(torch.where(values == 0, noise, values * (1 + noise)))
-
-    def _variable(self) -> list[torch.Tensor]:
-        """Parameters, and those buffers whose values may change, all floating-point or complex.
-
-        A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all are
-        the same: it may be filled later, as a memory is. A buffer with zeros among other numbers may be a mask too.
-        """
-        constants = {
-            name
-            for name, buffer in self.model.named_buffers()
-            if not self._is_statistic(name) and not _may_change(buffer.detach())
-        }
-        state = self.model.state_dict()
-        return [
-            value
-            for name, value in state.items()
-            if name not in constants and isinstance(value, torch.Tensor) and _is_inexact(value)
-        ]
-
-    def _is_statistic(self, buffer: str) -> bool:
-        """Whether a buffer is a normalization's running mean or variance."""
-        owner = self.model.get_submodule(buffer.rpartition(".")[0])
-        return isinstance(owner, torch.nn.modules.batchnorm._NormBase)
 
     @contextmanager
     def _user_code(self, part: str) -> Iterator[None]:
@@ -395,18 +359,6 @@ def _hint(error: str, backward: bool) -> str:
     return IN_PLACE if backward and "leaf Variable" in error and "in-place" in error else ""
 
 
-def _may_change(buffer: torch.Tensor) -> bool:
-    """Whether a buffer's values are not those of a mask."""
-    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
-        return True  # as before anybody has written to it, such as a scale of ones
-    zeros = buffer == 0
-    return not bool(zeros.any()) and bool((buffer.isfinite() & (buffer != buffer.round())).all())
-
-
-def _is_inexact(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 def tensors_of(value: object) -> list[torch.Tensor]:
     """Collect the tensors that forward returned. Raises ProblemError for any other value."""
     leaves = []
@@ -422,6 +374,11 @@ def tensors_of(value: object) -> list[torch.Tensor]:
     if not leaves:
         raise ProblemError("forward returns nothing; return a tensor")
     return leaves
+
+
+def _versions(tensors: list[torch.Tensor]) -> list[int]:
+    """How often each tensor was written to, whether or not a value changed. Inference tensors do not say."""
+    return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
