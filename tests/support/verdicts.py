@@ -34,7 +34,8 @@ import torch
 from stark.core.evaluation import Effort, Incorrect
 from stark.core.precision import CLASSES, looser
 from stark.core.problem import Problem
-from stark.evaluator.candidate.program import filled, give_weights, leaves_of
+from stark.evaluator.candidate.program import filled, give_weights
+from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program
@@ -261,7 +262,10 @@ def _call(prepared: PreparedReference, model: torch.nn.Module, drawn: Drawn) -> 
     given = [tensor.clone() for tensor in drawn.tensors]
     torch.manual_seed(0)
     with torch.no_grad():
-        returned: list[Any] = leaves_of(model(*filled(drawn.arguments, given)))
+        weights, state = prepared.program.model.state_dict(), prepared.program.state
+        call = Stateful(model, model, state, weights)
+        returned: list[Any] = call(*filled(drawn.arguments, given))
+        call.restore()
     forms, wanted = (
         [f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in results]
         for results in (returned, prepared.signature.returned)

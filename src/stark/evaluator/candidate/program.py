@@ -50,7 +50,7 @@ def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> M
     Weights that are not contiguous in the reference, such as channels last, get its strides: a kernel finds them so where
     it takes the reference's place. Returns up to 20 missing and up to 20 unexpected names, and whether the weights were assigned by order.
     """
-    renamed = _names_by_order(model, given)
+    renamed = names_by_order(model, given)
     if renamed:
         given = {renamed[name]: weight for name, weight in given.items()}
     found = model.load_state_dict(given, strict=False)
@@ -72,12 +72,12 @@ def parameters_named(
     model: torch.nn.Module, given: Mapping[str, torch.Tensor], names: Sequence[str]
 ) -> list[torch.nn.Parameter | None]:
     """The parameters that got the reference's weights of these names; None for those that the module lacks."""
-    renamed = _names_by_order(model, given)
+    renamed = names_by_order(model, given)
     own = dict(model.named_parameters(remove_duplicate=False))
     return [own.get(renamed.get(name, name)) for name in names]
 
 
-def _names_by_order(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> dict[str, str]:
+def names_by_order(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """The module's own name for each weight if none of the names match and all shapes do; else nothing."""
     own = model.state_dict()
     same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]

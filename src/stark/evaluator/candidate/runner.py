@@ -38,6 +38,7 @@ from stark.evaluator.candidate.program import (
     says_out_of_memory,
 )
 from stark.evaluator.candidate.queued import Queue
+from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
@@ -78,6 +79,9 @@ class Runner:
 
         self.gradients: Gradients | None = None
         """The gradients that a call returns too, if the problem asks for gradients."""
+
+        self.changes: tuple[str, ...] = ()
+        """The weights that the reference's forward changes, whose new values a call returns too."""
 
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
@@ -176,7 +180,7 @@ class Runner:
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
-        self.gradients = given["gradients"]
+        self.gradients, self.changes = given["gradients"], given["changes"]
         self.inputs = [
             filled(given["arguments"], self._leaves([place.view(block) for place in places]))
             for places in given["inputs"]
@@ -203,12 +207,16 @@ class Runner:
         model = model.to(self.device)
         answer = give_weights(model, self.state)
         self.model, self.call = model, self._called(model, model)
+        if isinstance(self.call, Stateful):
+            answer["unchanged"] = self.call.missing
         gc.disable()  # a garbage collection inside a timed block would count as its time
         return answer
 
     def _weights(self, request: Message) -> Message:
         """Give the module the weights that the judge has written since, as an optimizer's step or a checkpoint would."""
         give_weights(self.model, self.state)
+        if isinstance(self.call, Stateful):
+            self.call.keep()
         return {}
 
     def _compile(self, request: Message) -> Message:
@@ -222,10 +230,15 @@ class Runner:
 
     def _called(self, forward: Any, model: Any) -> Any:
         """What a call calls. `forward` is the module itself, or the module compiled."""
-        if self.gradients is None:
-            return forward
-        parameters = parameters_named(model, self.state, self.gradients.parameters)
-        return ForwardBackward(forward, parameters, self.gradients)
+        stateful = Stateful(model, forward, self.changes, self.state) if self.changes else None
+        call = forward if stateful is None else stateful.forward
+        if self.gradients is not None:
+            parameters = parameters_named(model, self.state, self.gradients.parameters)
+            call = ForwardBackward(call, parameters, self.gradients)
+        if stateful is None:
+            return call
+        stateful.call = call
+        return stateful
 
     def _call(self, request: Message) -> Message:
         """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""

@@ -203,6 +203,14 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
         prepared.shared.renew()
         prepared.settle()
         loaded = prepared.shared.load(child, path, "ModelNew", attempt.limits.load_s)
+    if lacks := loaded.get("unchanged"):
+        first = str(lacks[0] if isinstance(lacks, list) else lacks)[:100]
+        raise Verdict(
+            Incorrect(
+                error=f"ModelNew lacks {first}, which the reference's forward changes; register it under this name, and "
+                "let forward change it as the reference does"
+            )
+        )
     if loaded.get("by_order"):
         attempt.warnings.append(
             "the weights of ModelNew have other names than the reference's; "

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,7 +22,7 @@ from stark.core.reference import Reference
 from stark.evaluator.judge.device_calls import Visited
 from stark.evaluator.judge.device_visits import time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
-from stark.evaluator.judge.problem.inputs import ChangesMore, Drawn, Program
+from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.roofline import (
     bandwidth_now,
     caches_bytes,
@@ -33,6 +32,7 @@ from stark.evaluator.judge.problem.roofline import (
 )
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
+from stark.evaluator.judge.problem.values import ChangesMore
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import CONTEXT_BYTES, NOMINAL_TRIALS, Room
@@ -97,21 +97,24 @@ class PreparedReference:
         self._resources.callback(self.program.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
         self._described: Reference | None = None
-        self._inspect([Trial.fresh() for _ in range(NOMINAL_TRIALS)])
-        self.shared = self._new_shared_set(CANDIDATE)
-        self._resources.callback(self.shared.close)
-        while not self._expected(only_nominal):
-            self.trials = self._new_trials()
+        nominal = [Trial.fresh() for _ in range(NOMINAL_TRIALS)]
+        while not self._expected(nominal, only_nominal):
+            pass
 
-    def _expected(self, only_nominal: bool) -> bool:
-        """Compute what is expected. Returns False if the reference turned out to change more inputs than was known."""
-        try:
-            self.trials.expect_nominal()
-            if not only_nominal:
-                self.trials.add_regimes()
-        except ChangesMore as found:
-            self.program.changes = tuple(sorted({*self.program.changes, *found.inputs}))
-            return False
+    def _expected(self, nominal: list[Trial], only_nominal: bool) -> bool:
+        """Compute what is expected. Returns False if the reference turned out to change more than was known."""
+        self._inspect(nominal)
+        with ExitStack() as resources:
+            self.shared = self._new_shared_set(CANDIDATE)
+            resources.callback(self.shared.close)
+            try:
+                self.trials.expect_nominal()
+                if not only_nominal:
+                    self.trials.add_regimes()
+            except ChangesMore as found:
+                self.program.learn(found.inputs, found.state)
+                return False
+            self._resources.push(resources.pop_all())
         return True
 
     def _inspect(self, nominal: list[Trial]) -> None:
@@ -133,10 +136,7 @@ class PreparedReference:
         self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
         terms = Terms(self.precision, operations.precision, stated=self.problem.declared.tolerance)
-        self._new_trials = partial(
-            Trials, self.program, self.signature, self.room.keeps_all, nominal, terms
-        )
-        self.trials = self._new_trials()
+        self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
         self.roofline = roofline(
             operations.least_bytes, operations.counted, self.sheet, self.precision
         )
@@ -148,7 +148,8 @@ class PreparedReference:
         synchronize(self.device)
         self.reference_s = time.monotonic() - begin
         # What gradients are but rounding, another order of sums changes: only outputs must be the same.
-        pairs = zip(outputs[self.returned], again[self.returned], strict=True)
+        some = slice(None) if self.program.differentiation is None else self.returned
+        pairs = zip(outputs[some], again[some], strict=True)
         for first, second in pairs:
             if differ(first, second):
                 raise ProblemError(
@@ -277,7 +278,7 @@ class PreparedReference:
                 profile=reference_profile(
                     lambda: self.started(PROFILED, limits), self.sheet.kind, eager.latency_ms
                 ),
-                error_budgets=self.trials.error_budgets,
+                error_budgets=self.trials.error_budgets[: self._own_results],
                 precision=self.precision,
                 arguments=self.signature.arguments(self.program.differentiation is not None),
             )
@@ -296,9 +297,16 @@ class PreparedReference:
 
     @property
     def returned(self) -> slice:
-        """The results that forward returns; the others are gradients."""
+        """The results that forward returns; the others are gradients and what it changed."""
         differentiation = self.program.differentiation
-        return slice(None if differentiation is None else differentiation.wanted.outputs)
+        if differentiation is None:
+            return slice(self._own_results)
+        return slice(differentiation.wanted.outputs)
+
+    @property
+    def _own_results(self) -> int:
+        """The number of outputs and gradients."""
+        return len(self.signature.outputs) - len(self.program.state)
 
     def settle(self) -> None:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""

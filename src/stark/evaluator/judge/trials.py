@@ -20,10 +20,11 @@ from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_
 from stark.evaluator.judge.problem.constants import STEPS, constant, redrawn
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
-from stark.evaluator.judge.problem.inputs import ChangesMore, Drawn, Program
+from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import CONSTANTS, INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
+from stark.evaluator.judge.problem.values import ChangesMore
 from stark.evaluator.judge.problem.weights import nudging, variable
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
 from stark.evaluator.judge.verify.oracle import (
@@ -226,13 +227,19 @@ class Trials:
         )
         self.warnings += self._beyond_budget([each for draw in outputs for each in draw])
 
+    @property
+    def _first_gradient(self) -> int:
+        """The place of the first gradient among the results, behind the outputs."""
+        return len(self._signature.outputs) - len(self._program.state) - self._gradients
+
     def _find_noise(self, draws: Sequence[Sequence[Allowed]]) -> bool:
         """Find the gradients that are nothing but rounding. Returns whether there are any."""
-        begin = len(self._signature.outputs) - self._gradients
+        begin = self._first_gradient
         self._noise = frozenset(
             index
             for index, each in enumerate(zip(*draws, strict=True))
-            if index >= begin and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
+            if begin <= index < begin + self._gradients
+            and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
         )
         return bool(self._noise)
 
@@ -384,9 +391,9 @@ class Trials:
         """Grant gradients that are nothing but rounding an error that is small beside the other gradients."""
         if not self._noise:
             return found
-        begin = len(found) - len(self._program.changes) - self._gradients
+        begin = self._first_gradient
         largest = max(
-            (each.scale for i, each in enumerate(found) if i >= begin and i not in self._noise),
+            (found[i].scale for i in range(begin, begin + self._gradients) if i not in self._noise),
             default=0.0,
         )
         for index in self._noise:

@@ -11,7 +11,8 @@ from collections.abc import Collection
 
 import torch
 
-from stark.evaluator.judge.problem.inputs import Drawn, same_values
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.values import same_values
 
 STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""

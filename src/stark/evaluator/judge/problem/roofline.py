@@ -120,7 +120,7 @@ def operations_of(program: Program, drawn: Drawn, kind: Literal["cuda", "cpu"]) 
     """Count the operations of one call of the reference, and the least bytes that it moves."""
     operations = Operations(kind)
     results = program.run(drawn, watching=operations)
-    operations.returned(results[: len(results) - len(program.changes)])
+    operations.returned(results[: len(results) - len(program.state) - len(program.changes)])
     if (
         not operations.has_read
     ):  # code without operators, such as a compiled function: it may read all
