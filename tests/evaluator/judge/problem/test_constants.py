@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.evaluator.judge.problem import constants
 from stark.evaluator.judge.problem.constants import constant, redrawn
 from stark.evaluator.judge.problem.inputs import Drawn
 
@@ -91,3 +92,15 @@ def test_zeros_and_ones_are_reordered() -> None:
     assert torch.equal(graph, graph.mT) and not torch.equal(graph, ring)
     assert torch.equal(graph.sum(1), ring.sum(1))
     assert torch.equal(changed(causal), causal)
+
+
+def test_a_stretch_of_a_large_tensor_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "MOST_CHANGED", 64)
+    distances = torch.exp(-(ROWS[:, None] - ROWS).abs())
+
+    table, matrix = changed(torch.ones(2, 64, 4)), changed(distances)
+
+    lines = (table != 1).any(dim=-1).any(dim=0).nonzero().flatten()
+    assert 8 == len(lines) == int(lines[-1] - lines[0]) + 1
+    assert torch.equal(matrix, matrix.mT) and 0 < int((matrix != distances).sum()) <= 16
+    assert not torch.equal(table, changed(torch.ones(2, 64, 4), 1))

@@ -18,6 +18,10 @@ STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
 
 
+MOST_CHANGED = 1 << 24
+"""Numbers of a tensor that are changed in a draw at most: a part of a larger tensor, somewhere. More would take seconds."""
+
+
 def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
     """Places of the inputs that have numbers other than integers, the same in two draws of a problem."""
     return tuple(
@@ -35,8 +39,24 @@ def redrawn(drawn: Drawn, places: Collection[int], step: float, seed: int) -> Dr
     for place in places:
         tensor = tensors[place]
         generator = torch.Generator(tensor.device).manual_seed(seed + place)
-        tensors[place] = _changed(tensor, step, generator).to(tensor.dtype)
+        tensors[place] = _partly_changed(tensor, step, generator).to(tensor.dtype)
     return Drawn(tensors, drawn.arguments)
+
+
+def _partly_changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
+    """The tensor, changed as a whole or in a stretch along its longest axis; of a square matrix, along both."""
+    if tensor.numel() <= MOST_CHANGED:
+        return _changed(tensor, step, generator)
+    axis = max(range(tensor.dim()), key=lambda each: tensor.shape[each])
+    length = max(1, MOST_CHANGED * tensor.shape[axis] // tensor.numel())
+    free = tensor.shape[axis] - length + 1
+    begin = int(torch.randint(free, (), generator=generator, device=tensor.device))
+    found = tensor.clone()
+    part = found.narrow(axis, begin, length)
+    if _is_square(tensor) and tensor.dim() == 2:
+        part = part.narrow(1 - axis, begin, length)
+    part.copy_(_changed(part, step, generator))
+    return found
 
 
 def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
