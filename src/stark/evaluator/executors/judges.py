@@ -51,26 +51,21 @@ class Judge(Protocol):
     @property
     def device_class(self) -> str | None:
         """The kind of machine that it runs on; None until it is known."""
-        ...
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Send a request and return its answer; with `alone`, while the judge does nothing else.
 
         Raises JudgeDied, or JudgeUnavailable if the judge cannot be started.
         """
-        ...
 
     def load(self, problem: str) -> tuple[float, int]:
         """See `load_of`."""
-        ...
 
     async def start(self) -> object:
         """Start the judge if need be. Raises JudgeUnavailable."""
-        ...
 
     async def close(self) -> None:
         """Stop the judge. Later requests raise JudgeUnavailable."""
-        ...
 
 
 def load_of(
@@ -82,6 +77,11 @@ def load_of(
     """
     unprepared = {*problems, problem}.difference(kept)
     return requests + PREPARING * len(unprepared), len({*problems, *kept})
+
+
+def may_serve(judge: Judge, kind: str | None) -> bool:
+    """Whether a judge is of this kind, or of an unknown one. Any is of kind None."""
+    return judge.device_class is None or (kind or "") in judge.device_class
 
 
 OneJudge = TypeVar("OneJudge", bound=Judge)
@@ -165,7 +165,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         super().__init__(limits, tools)
         self._judges: list[OneJudge] = []
         self._closed = False
-        self._count = itertools.count(1)
+        self._ids = map(str, itertools.count(1))
 
     @property
     def ready(self) -> int:
@@ -189,7 +189,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         When a judge dies, all its open requests fail. Each is then sent again, alone, to find the requests that
         kill a judge by themselves. Raises JudgeUnavailable if a judge's machine fails meanwhile.
         """
-        numbered = request.model_copy(update={"id": self._next()})
+        numbered = request.model_copy(update={"id": next(self._ids)})
         deaths: list[JudgeDied] = []
         for alone in (False, *[True] * TRIES_ALONE):
             try:
@@ -216,13 +216,10 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         self._closed = True
         await asyncio.gather(*(judge.close() for judge in self._judges))
 
-    def _next(self) -> str:
-        return str(next(self._count))
-
     async def _works_without(self, request: Evaluate) -> bool:
         """Whether a judge can measure the problem's reference. If so, the candidate is at fault."""
         asked = {name: getattr(request, name) for name in ("problem", "limits", "device_class")}
-        probe = Describe(id=self._next(), **asked)
+        probe = Describe(id=next(self._ids), **asked)
         try:
             return isinstance(await self._ask_once(probe, alone=True), Described)
         except JudgeDied:
@@ -237,9 +234,9 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
 
         Raises JudgeDied and JudgeUnavailable. If a judge's machine fails, the others are asked.
         """
-        kinds = {judge: judge.device_class for judge in self._usable(request)}
-        others = {kind for kind in kinds.values() if kind and not _fits(request, kind)}
-        usable = [judge for judge, kind in kinds.items() if kind is None or _fits(request, kind)]
+        asked = self._usable(request)
+        usable = [judge for judge in asked if may_serve(judge, request.device_class)]
+        others = {judge.device_class or "unknown" for judge in asked if judge not in usable}
         failed = [judge for judge in usable if judge.failure is not None]
         failure: JudgeUnavailable | None = None
         death: JudgeDied | None = None
@@ -264,11 +261,6 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         if others and failure is None:
             return refusal(request, others)
         raise failure or JudgeUnavailable(CLOSED)
-
-
-def _fits(request: AnyRequest, kind: str) -> bool:
-    """Whether a machine of this kind may answer."""
-    return (request.device_class or "") in kind
 
 
 class CommandsExecutor(JudgesExecutor[CommandJudge]):
