@@ -102,7 +102,7 @@ async def test_drivers_share_the_actors_and_what_they_have_prepared(
     first, second = (executor_at(address, tmp_path / "notes") for _ in range(2))
     await first.evaluate(PROBLEM, HONEST)
     await second.start()
-    await until(lambda: any(judge._reported.problems for judge in second._judges))
+    await until(lambda: any(judge.kept for judge in second._judges))
 
     for _ in range(3):
         await second.evaluate(PROBLEM, HONEST)

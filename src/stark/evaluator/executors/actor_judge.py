@@ -11,9 +11,9 @@ from typing import Any
 
 from stark import __version__
 from stark.core.errors import JudgeDied, JudgeUnavailable
-from stark.evaluator.executors.actor import Greeting, Load
+from stark.evaluator.executors.actor import Greeting
 from stark.evaluator.executors.engine import PING_S, ray
-from stark.evaluator.executors.judges import CLOSED, load_of
+from stark.evaluator.executors.judges import CLOSED, Judge
 from stark.evaluator.protocol import Answer, AnyRequest, Hello, JudgeFailed, answer_adapter
 
 
@@ -21,7 +21,7 @@ class ActorLost(Exception):
     """An actor, its node, or its judge died, and no candidate is to blame."""
 
 
-class ActorJudge:
+class ActorJudge(Judge):
     """The judge of one actor. Drivers share the actors of a cluster."""
 
     def __init__(
@@ -31,22 +31,20 @@ class ActorJudge:
         builders: Mapping[str, Any],
     ) -> None:
         """`create` creates the actor, or finds it if another driver has created it. `builders` are actors, by name."""
-        self.failure: JudgeUnavailable | None = None
+        super().__init__(on_notice)
         self.greeting: Greeting | None = None
         """Set while the judge is ready."""
 
-        self.device_class: str | None = None
-        """The kind of machine on which the actor was last ready; None before it was."""
-
-        self._create, self._on_notice, self._builders = create, on_notice, builders
+        self._create, self._builders = create, builders
         self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
         self._actor: Any = None
-        self._reported = Load(0, [])
-        self._open: list[str] = []
-        """The digest of the problem of each of this driver's requests without an answer."""
-
-        self._starting = asyncio.Lock()
+        self._kept: list[str] = []
         self._pinging: asyncio.Task[None] | None = None
+
+    @property
+    def kept(self) -> list[str]:
+        """See `Judge.kept`: as the actor last reported."""
+        return self._kept
 
     @property
     def ready(self) -> bool:
@@ -57,11 +55,11 @@ class ActorJudge:
         """See `Judge.ask`. Only for one that is ready. Raises ActorLost if it is lost, or its judge cannot start again."""
         if not self.ready:
             raise self.failure or ActorLost("it was lost before it was asked")
-        self._open.append(request.problem.digest)
+        self.open.append(request.problem.digest)
         try:
             asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
             try:
-                line, self._reported = await asked
+                line, load = await asked
             except asyncio.CancelledError:
                 ray().cancel(asked)
                 raise
@@ -69,16 +67,12 @@ class ActorJudge:
             self._lose()
             raise ActorLost(first_line(error)) from error
         finally:
-            self._open.remove(request.problem.digest)
+            self.open.remove(request.problem.digest)
+        self.others, self._kept = load
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
             raise JudgeDied(answer.error, answer.machine)
         return answer
-
-    def load(self, problem: str) -> tuple[float, int]:
-        """See `Judge.load`. Counts the requests and problems of all drivers."""
-        requests = len(self._open) + self._reported.others
-        return load_of(requests, self._open, self._reported.problems, problem)
 
     async def start(self) -> None:
         """See `Judge.start`. Waits until the cluster has a place for the actor. Raises Ray's errors too."""
@@ -108,14 +102,14 @@ class ActorJudge:
                 await self._actor.end.remote()
 
     def _lose(self) -> None:
-        self.greeting, self._reported = None, Load(0, [])
+        self.greeting, self.others, self._kept = None, 0, []
         if self._pinging is not None:
             self._pinging.cancel()
 
     async def _ping(self) -> None:
         with suppress(ray().exceptions.RayError):  # whoever asks next learns that it is lost
             while True:
-                self._reported, said = await self._actor.ping.remote(self._driver)
+                (self.others, self._kept), said = await self._actor.ping.remote(self._driver)
                 self._on_notice(said)
                 await asyncio.sleep(PING_S)
 

@@ -33,7 +33,7 @@ from stark.evaluator.executors.actor import Host
 from stark.evaluator.executors.actor_judge import ActorJudge, ActorLost, first_line
 from stark.evaluator.executors.builders import Builders, build_nodes
 from stark.evaluator.executors.engine import ray, shared_actor
-from stark.evaluator.executors.judges import CLOSED, JudgesExecutor, may_serve
+from stark.evaluator.executors.judges import CLOSED, JudgesExecutor
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -199,7 +199,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         for wanted in (kind, None):
             if self._has(wanted):
                 return
-            failures = [each.failure for each in self._judges if may_serve(each, wanted)]
+            failures = [each.failure for each in self._judges if each.may_serve(wanted)]
             for failure in filter(None, failures):
                 raise failure
         raise JudgeUnavailable(CLOSED)
@@ -214,14 +214,14 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
                 await self._open()
         if not self._has(kind) and not self._closed:
             for judge in self._judges:
-                if may_serve(judge, kind):
+                if judge.may_serve(kind):
                     judge.failure = None
         self._start_lost()
         began, notice = time.monotonic(), "waiting for a place in the Ray cluster"
         try:
             while not self._has(kind) and (starting := self._start_lost()):
                 waited_s = time.monotonic() - began
-                known = any(judge.device_class and may_serve(judge, kind) for judge in starting)
+                known = any(judge.device_class and judge.may_serve(kind) for judge in starting)
                 if waited_s >= HELLOS_S and not known and self._has(None):
                     return
                 if waited_s >= NOTICE_AFTER_S:
@@ -234,7 +234,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             self._notified(kind, "")
 
     def _has(self, kind: str | None) -> bool:
-        return any(judge.ready and may_serve(judge, kind) for judge in self._judges)
+        return any(judge.ready and judge.may_serve(kind) for judge in self._judges)
 
     def _start_lost(self) -> dict[ActorJudge, asyncio.Task[None]]:
         """Start again the judges that were lost. Returns all that are starting."""
