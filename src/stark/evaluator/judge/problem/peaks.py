@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 
@@ -44,61 +44,57 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
 
     The `first` measurement of a CPU takes one to four seconds more.
     """
-    kind = "cuda" if device.type == "cuda" else "cpu"
     seconds = FIRST_S if first else LATER_S
     kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
     peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}
     peaks["int8"] = _int8_rate(device, peaks["bf16"])
-    with _on_separate_cores() if kind == "cpu" else nullcontext():
-        bandwidth = bandwidth_now(device)
-        if kind == "cpu":
-            each_s = FIRST_S / len(SIZES) if first else 0.0
-            bandwidths = {size: bandwidth_now(device, size // 2, each_s) for size in SIZES}
-    if kind == "cpu":
+    if device.type == "cuda":
+        found = torch.cuda.get_device_properties(device)
+        peaks["tf32"] = _matrix_rate(device, torch.float32, seconds, tf32=True)
         return Device(
-            kind=kind,
-            name=processor.name(),
-            architecture=platform.machine(),
-            processors=len(os.sched_getaffinity(0)),
-            memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
-            last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
-            bandwidth_gb_s=bandwidth,
-            bandwidths_gb_s=bandwidths,
+            kind="cuda",
+            index=device.index or 0,
+            name=found.name,
+            architecture=f"sm_{found.major}{found.minor}",
+            processors=found.multi_processor_count,
+            memory_gb=round(found.total_memory / 1e9, 1),
+            last_level_cache_mb=found.L2_cache_size / 2**20,
+            shared_memory_kb=getattr(found, "shared_memory_per_block_optin", 0) / 1024 or None,
+            bandwidth_gb_s=bandwidth_now(device),
             peak_tflop_s=peaks,
-            features=processor.features(),
-            l1_kb=processor.data_cache_kb(1),
-            l2_kb=processor.data_cache_kb(2),
-            threads=torch.get_num_threads(),
-            blas=processor.blas(),
+            launch_us=_launch_us(device),
         )
-    found = torch.cuda.get_device_properties(device)
-    peaks["tf32"] = _matrix_rate(device, torch.float32, seconds, tf32=True)
+    with _on_separate_cores():
+        bandwidth = bandwidth_now(device)
+        each_s = FIRST_S / len(SIZES) if first else 0.0
+        bandwidths = {size: bandwidth_now(device, size // 2, each_s) for size in SIZES}
     return Device(
-        kind=kind,
-        index=device.index or 0,
-        name=found.name,
-        architecture=f"sm_{found.major}{found.minor}",
-        processors=found.multi_processor_count,
-        memory_gb=round(found.total_memory / 1e9, 1),
-        last_level_cache_mb=found.L2_cache_size / 2**20,
-        shared_memory_kb=getattr(found, "shared_memory_per_block_optin", 0) / 1024 or None,
+        kind="cpu",
+        name=processor.name(),
+        architecture=platform.machine(),
+        processors=len(os.sched_getaffinity(0)),
+        memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
+        last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
         bandwidth_gb_s=bandwidth,
+        bandwidths_gb_s=bandwidths,
         peak_tflop_s=peaks,
-        launch_us=_launch_us(device),
+        features=processor.features(),
+        l1_kb=processor.data_cache_kb(1),
+        l2_kb=processor.data_cache_kb(2),
+        threads=torch.get_num_threads(),
+        blas=processor.blas(),
     )
 
 
 def bandwidth_now(
-    device: torch.device, most_bytes: int | None = None, patience_s: float = 0.0
+    device: torch.device, most_bytes: float = math.inf, patience_s: float = 0.0
 ) -> float:
     """Measure the bandwidth in GB/s, reads plus writes, with the faster of two streaming operations.
 
     Copies at most `most_bytes`. A measurement may be too low if the machine is busy, less so with `patience_s`.
     """
-    copied_bytes = COPY_BYTES[device.type]
-    if most_bytes is not None:
-        copied_bytes = min(copied_bytes, most_bytes)
-    source = torch.ones(max(copied_bytes // 4, 1), device=device)
+    copied_bytes = min(COPY_BYTES[device.type], most_bytes)
+    source = torch.ones(max(int(copied_bytes) // 4, 1), device=device)
     target = torch.empty_like(source)
     kernels: list[Callable[[], object]] = [
         lambda: target.copy_(source),
