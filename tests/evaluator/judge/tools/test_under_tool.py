@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.forkserver import Forkserver
-from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
+from stark.evaluator.judge.tools.running import Desk, NotRun, Ran, Target, found
 from support.candidates import PROBLEM
 from support.nodes import CPU
 
@@ -88,6 +89,14 @@ def plain(
     """A program that does nothing special: its folder, and what came of it under the tool."""
     folder = tmp_path_factory.mktemp("plain")
     return folder, ran(prepared, folder)
+
+
+def run_under(
+    command: Callable[[Path], list[str]], target: Target, warm: int, limit_s: float
+) -> Ran:
+    server, device = target.prepared.forkserver, target.prepared.device
+    with closing(Desk(command, server, device, target.limits)) as desk:
+        return desk.run(target, warm, limit_s)
 
 
 def ran(prepared: PreparedReference, folder: Path, then: str = "pass", limit_s: float = 60) -> Ran:
