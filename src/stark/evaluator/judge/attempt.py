@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -60,6 +60,9 @@ class Attempt:
 
         self.phase: Phase = "static"
         self.limit_s = math.inf
+        self.settle: Callable[[], None] = lambda: None
+        """Waits until nothing runs that was started ahead for this evaluation."""
+
         self.patience = patience
         """How long the judge still waits for the candidate's processes in this phase."""
 

@@ -216,7 +216,8 @@ class Judge:
     ) -> Evaluation | Untimed:
         """Build a candidate, or take the build that was made away, and run it. Raises Verdict if the build fails."""
         if request.tools.counters and self._prepared is not None:  # then the device is open
-            self._counters.start(request.limits)
+            self._counters.start(request.candidate.language, request.limits)
+            attempt.settle = self._counters.settle
         # Timing on a CPU needs all cores, so nothing may be built meanwhile.
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds, away)
