@@ -121,9 +121,11 @@ def _run(folder: Path, device: str, rows: int, tool: bool, abrupt: bool) -> None
         "environment": written_in.environment(work, None),
     }
     begin = time.time()
-    line = [*(command(log) if tool else ()), sys.executable, __file__, "--program"]
+    tool_line = [*(command(log) if tool else ()), sys.executable, __file__, "--program"]
     running = subprocess.Popen(
-        [*line, str(request), str(begin), *written_in.preload], stdout=subprocess.PIPE, text=True
+        [*tool_line, str(request), str(begin), *written_in.preload],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     while not request.with_suffix(".ready").exists() and running.poll() is None:
         time.sleep(0.005)
