@@ -35,9 +35,9 @@ within 2e-5 of the exact result."""
 class Quick:
     """A judge whose final check is what it found in the search."""
 
-    def __init__(self, judge: Executor) -> None:
+    def __init__(self, judge: Executor, found: dict[str, Evaluation] | None = None) -> None:
         self._judge = judge
-        self._found: dict[str, Evaluation] = {}
+        self._found = {} if found is None else found
 
     async def describe(self, problem: Problem) -> Reference:
         return await self._judge.describe(problem)
@@ -51,7 +51,7 @@ class Quick:
         return self._found[key]
 
     def on(self, device_class: str) -> Executor:
-        return self._judge.on(device_class)
+        return Quick(self._judge.on(device_class), self._found)
 
     async def close(self) -> None:
         await self._judge.close()
