@@ -113,6 +113,7 @@ def _run(folder: Path, device: str, rows: int, tool: bool, abrupt: bool) -> None
         "seed": 0,
         "warm": WARM,
         "gradients": None,
+        "cotangents": [],
         "guarded": False,
         "abrupt": abrupt,
         "layers": [],

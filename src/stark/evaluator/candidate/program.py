@@ -109,6 +109,15 @@ def leaves_of(value: object) -> list[object]:
     return [leaf for leaf in pytree.tree_leaves(value) if leaf is not None]
 
 
+def alike(leaf: object, other: torch.Tensor) -> bool:
+    """Whether a leaf is a tensor of the other's type and shape, on its device."""
+    return isinstance(leaf, torch.Tensor) and (leaf.dtype, leaf.shape, leaf.device) == (
+        other.dtype,
+        other.shape,
+        other.device,
+    )
+
+
 def says_out_of_memory(error: BaseException) -> bool:
     """Whether the error's type or text says that memory ran out."""
     text = str(error)

@@ -5,7 +5,7 @@ Run as `python -m stark.evaluator.candidate.under_tool REQUEST [MODULE…]`. It 
 named like REQUEST with the suffix `READY`, and waits for REQUEST, a JSON file with
 `problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
 profiled one), `guarded` (whether to surround inputs with memory that AddressSanitizer guards), `layers`,
-`gradients` (null, or the fields of `Gradients` and `cotangents`, their shapes and types), `abrupt` (whether to exit
+`gradients` (null, or the fields of `Gradients`), `cotangents` (their shapes and types), `abrupt` (whether to exit
 without cleaning up), and the program's `folder`, `scratch` and `environment` (null removes a variable).
 
 Inputs come from the problem's `get_inputs()`, and no memory is shared with the judge. So every tensor
@@ -144,12 +144,10 @@ def _lock(request: dict[str, Any]) -> None:
 
 
 def _cotangents(request: dict[str, Any], device: torch.device) -> list[torch.Tensor]:
-    """The cotangents, if the problem asks for gradients."""
-    if request["gradients"] is None:
-        return []
+    """The cotangents; none unless the problem asks for gradients."""
     found: list[Any] = [
         torch.randn(shape, dtype=getattr(torch, dtype), device=device)
-        for shape, dtype in request["gradients"]["cotangents"]
+        for shape, dtype in request["cotangents"]
     ]
     return _guarded(found) if request["guarded"] else found
 
@@ -162,15 +160,9 @@ def _call(
     request: dict[str, Any],
 ) -> Callable[[], object]:
     """Calls the module forward, or forward and backward if the problem asks for gradients."""
-    asked = request["gradients"]
-    if asked is None:
+    if request["gradients"] is None:
         return partial(module, *arguments)
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in asked.items()
-        if name != "cotangents"
-    }
-    wanted = Gradients(**fields)
+    wanted = Gradients(**request["gradients"])
     tensors = {id(each): each for each in pytree.tree_leaves(arguments) if torch.is_tensor(each)}
     leaves = dict(zip(tensors, as_leaves(list(tensors.values()), wanted), strict=True))
     given = pytree.tree_map_only(torch.Tensor, lambda tensor: leaves[id(tensor)], arguments)

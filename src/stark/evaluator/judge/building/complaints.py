@@ -154,7 +154,7 @@ def _compiled(messages: list[_Message], source: str) -> Iterator[str]:
 
 def _shown(message: _Message, snippet: list[str], source: str) -> Iterator[str]:
     shown = re.sub(r"^\s*\d+ \| ?", "", snippet[0]) if snippet else ""
-    number = _line_of(shown, source)
+    number = source_line([shown], 1, source)
     long = "…" if len(message.text) > LINE_LENGTH else ""
     place = f" (line {number} of the file)" if number is not None else ""
     yield f"{message.text[:LINE_LENGTH]}{long}{place}"
@@ -171,7 +171,7 @@ def _interpreted(text: str, source: str) -> list[str]:
         if _BLOCK.search(line):
             block = len(lines) + 1
         elif block is not None and line.strip() == "^":
-            number = _line_of(lines[-1], source)
+            number = source_line([lines[-1]], 1, source)
             if len(lines) - block > BLOCK_LINES:
                 lines[block:-BLOCK_LINES] = ["    …"]
             line += f" line {number} of the file" if number is not None else ""
@@ -181,13 +181,6 @@ def _interpreted(text: str, source: str) -> list[str]:
         half = TEXT_LINES // 2
         lines = [*lines[:half], f"… {len(lines) - TEXT_LINES} lines …", *lines[-half:]]
     return lines
-
-
-def _line_of(shown: str, source: str) -> int | None:
-    """The number of the source line with this text, or None if not exactly one line has it."""
-    wanted = shown.strip()
-    found = [n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted]
-    return found[0] if wanted and len(found) == 1 else None
 
 
 def source_line(lines: list[str], number: int, source: str) -> int | None:

@@ -69,11 +69,11 @@ class Counters:
             if self._desk is None and self._device.type == "cuda" and of_cuda("ncu") is not None:
                 self._desk = self._started(written_in, limits)
 
-    def settle(self) -> None:
+    def await_imports(self) -> None:
         """Wait until a process that was started only waits: then it disturbs no program that is timed."""
         desk = self._desk  # only the thread whose turn it is closes it, and that one is here
         if desk is not None:
-            desk.settle()
+            desk.await_imports()
 
     def of(self, target: Target) -> tuple[KernelCounters, ...]:
         """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""

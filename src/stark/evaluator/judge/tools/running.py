@@ -16,9 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -44,6 +44,9 @@ TOOL_GB = 24.0
 
 IMPORTS_S, POLL_S = 20.0, 0.02
 """Maximum number of seconds to wait for a program's imports, and seconds between two looks."""
+
+LONGEST = 400
+"""Maximum number of characters of a finding."""
 
 MAX_REASON_CHARS = 300
 """Maximum length, in characters, of the reason why a tool failed."""
@@ -94,6 +97,14 @@ class Ran:
         said = raised or errors or lines or printed or [f"it exited with code {self.code}"]
         return printable(said[-1])[:MAX_REASON_CHARS]
 
+    def require_clear(self, others: Sequence[str], where: str) -> None:
+        """Raise NotRun if there were `others`, errors that are not the candidate's, or if the program failed."""
+        if others:
+            reason = f"it reported errors only in {where}: {others[0]}"
+            raise NotRun(printable(reason)[:LONGEST])
+        if self.code != 0:
+            raise NotRun(f"the program failed under the tool: {self.why()}")
+
 
 def found(tool: str) -> str:
     """The path of a tool. Raises NotRun if it is not installed."""
@@ -142,7 +153,7 @@ class Desk:
         line = [*command(self._log), sys.executable, *program]
         self._child = server.fork(self._allowed, command=line)
 
-    def settle(self) -> None:
+    def await_imports(self) -> None:
         """Wait until the process only waits, so that it disturbs no program that is timed."""
         ready, deadline = self._request.with_suffix(READY), time.monotonic() + IMPORTS_S
         while not (ready.exists() or self._child.has_ended()) and time.monotonic() < deadline:
@@ -166,15 +177,15 @@ class Desk:
         prepared, built = target.prepared, target.built
         self._allowed.watched.append(built.work)
         extra = language(target.language).environment(built.work, prepared.architecture)
-        asked = {
+        asked: dict[str, Any] = {
             "problem": str(prepared.program.path),
             "program": str(built.source),
             "device": in_child(prepared.device),
             "memory_fraction": DEVICE_SHARE,
             "seed": CONSTRUCTION_SEED,
             "warm": warm,
-            "gradients": prepared.program.differentiation
-            and prepared.program.differentiation.request(),
+            "gradients": None,
+            "cotangents": [],
             "guarded": guarded,
             "abrupt": abrupt,
             "layers": prepared.forkserver.layers(),
@@ -186,6 +197,8 @@ class Desk:
                 **(changed or {}),
             },
         }
+        if prepared.program.differentiation is not None:
+            asked |= prepared.program.differentiation.request()
         part = self._request.with_suffix(".part")
         part.write_text(json.dumps(asked))
         part.rename(self._request)
@@ -201,20 +214,6 @@ class Desk:
         """End the tool and its process."""
         self._child.close()
         remove(self._folder)  # candidates wrote below it, so a plain rmtree may fail
-
-
-def run_under(
-    command: Callable[[Path], Sequence[str]],
-    target: Target,
-    warm: int,
-    limit_s: float,
-    variables: Mapping[str, str] | None = None,
-) -> Ran:
-    """Start a tool and run a candidate under it. Raises NotRun."""
-    prepared = target.prepared
-    desk = Desk(command, prepared.forkserver, prepared.device, target.limits, variables)
-    with closing(desk):
-        return desk.run(target, warm, limit_s)
 
 
 def _read(log: Path) -> str:
