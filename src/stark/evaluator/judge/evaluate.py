@@ -98,6 +98,9 @@ def _checked(attempt: Attempt, built: Built, prepared: PreparedReference) -> Unt
 
 def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Correct:
     running = start_references(attempt, prepared)
+    if attempt.effort == "promote" and attempt.await_imports is not None:
+        with attempt.during("tools"):  # what a final check measures counts
+            attempt.await_imports()
     kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
     clock = kind(attempt, running, prepared)
     child = _started(attempt, built, prepared)

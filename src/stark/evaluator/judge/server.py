@@ -192,7 +192,8 @@ class Judge:
         """Build a candidate, or take the build that was made away, and run it. Raises Verdict if the build fails."""
         request = attempt.request
         if request.tools.counters and self._prepared is not None:  # then the device is open
-            self._counters.start(request.limits)
+            self._counters.start(request.candidate.language, request.limits)
+            attempt.await_imports = self._counters.await_imports
         # Timing on a CPU needs all cores, so nothing may be built meanwhile.
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds, away)

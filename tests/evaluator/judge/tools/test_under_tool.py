@@ -179,6 +179,35 @@ def test_a_tool_that_cannot_be_started_is_told(prepared: PreparedReference, tmp_
     assert "cannot start the tool" in done.why()
 
 
+@pytest.mark.slow
+def test_a_process_started_ahead_imports_modules_and_may_exit_without_cleaning_up(
+    prepared: PreparedReference, tmp_path: Path
+) -> None:
+    then = (
+        "import atexit, sys; atexit.register(print, 'cleaned up'); print('colorsys' in sys.modules)"
+    )
+    target = Target(_built(tmp_path, prepared, then), "cpp", prepared, Limits())
+    server, modules = prepared.forkserver, ("not_installed", "colorsys")
+
+    desk = Desk(lambda _: ["env", "DESK=."], server, prepared.device, Limits(), modules=modules)
+    with closing(desk):
+        desk.await_imports()
+        ready = list(server.folder.glob("*/*.ready"))
+        done = desk.run(target, warm=0, limit_s=60, abrupt=True)
+
+    assert 1 == len(ready) and 0 == done.code, done
+    assert "True" in done.printed and "cleaned up" not in done.printed
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_the_imports_of_a_process_that_has_ended(
+    prepared: PreparedReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stark.evaluator.judge.tools.running.IMPORTS_S", 1e9)
+    with closing(Desk(lambda _: ["false"], prepared.forkserver, prepared.device, Limits())) as desk:
+        desk.await_imports()
+
+
 def test_the_reason_is_the_programs_last_error_or_the_tools_first() -> None:
     assert "it exited with code 3" == Ran("", "", 3).why()
     assert "Error: no device" == Ran("== Error: no device\n== bye\n", "hello\n", 1).why()

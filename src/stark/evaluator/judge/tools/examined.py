@@ -43,7 +43,8 @@ def examined(correct: Correct, tools: Tools, target: Target, counters: Counters)
         if not isinstance(found, Correct):
             break
         correct = found
-    seconds = {**found.seconds, "tools": round(time.monotonic() - begin, 4)}
+    taken_s = found.seconds.get("tools", 0.0) + time.monotonic() - begin
+    seconds = {**found.seconds, "tools": round(taken_s, 4)}
     return found.model_copy(update={"seconds": seconds})
 
 
