@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, compare
+from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
 
 Solver = Callable[[ExpectedTensor], torch.Tensor]
 

@@ -38,7 +38,7 @@ from stark.evaluator.judge.problem.arguments import (
     without_overlap,
 )
 from stark.evaluator.judge.problem.gradients import IN_PLACE, SOMETIMES, Differentiation
-from stark.evaluator.judge.verify.oracle import as_real, pieces
+from stark.evaluator.judge.verify.errors import as_real, pieces
 
 CONSTRUCTION_SEED = 42
 """Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.

@@ -6,14 +6,16 @@ This runs only on outputs that failed. An output may take gigabytes, so it is ex
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 
+from stark.evaluator.judge.verify.errors import as_real, measure, pieces
 from stark.evaluator.judge.verify.factors import line_pattern
 from stark.evaluator.judge.verify.lines import Lines
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
+from stark.evaluator.judge.verify.oracle import LARGEST_FACTOR, ExpectedTensor
 from stark.evaluator.judge.verify.patterns import (
     FEW,
     NEARLY_ALL,
@@ -105,24 +107,41 @@ def fault(
     """
     result, budget, cap = as_real(result), expected.budget, expected.cap
     target = expected.eager if expected.exact else expected.oracle
+    errors = measure(result, target, expected.scale)
+    # NaN and infinity have no meaningful error to report.
+    too_large = not expected.exact and (errors.relative_rms > budget or errors.largest > cap)
+    small, rule = "", Rule(expected.scale, cap)
+    if not (expected.exact or too_large or errors.nonfinite_mismatches):
+        if lost := _lost_lines(result, expected):
+            return f"{name}: " + "\n".join(lost)
+        for layer, wrong in expected.lost_layers(result)[:1]:
+            budget, cap = (
+                layer.budget_in(expected.terms.precision),
+                layer.cap_in(expected.terms.precision, LARGEST_FACTOR),
+            )
+            errors, rule = wrong, Rule(layer.scale, cap)
+            small = "small beside far larger values, but they count by their own size: "
     try:
-        lines = describe(result, target, Rule(expected.scale, cap), others)
+        lines = describe(result, target, rule, others)
     except torch.OutOfMemoryError:
         raise
     except (
         RuntimeError
     ) as error:  # some types have no arithmetic; a wrong output is wrong without a description, too
         lines = [f"wrong; where could not be found out ({error})"]
-    errors = measure(result, target, expected.scale)
-    # NaN and infinity have no meaningful error to report.
-    if not expected.exact and (errors.relative_rms > budget or errors.largest > cap):
+    if too_large or small:
         lines.append(
-            f"relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
+            f"{small}relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
             f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
         )
-    elif not expected.exact and not errors.nonfinite_mismatches:
-        lines = list(map(_lost, expected.lost(result))) or lines
     return f"{name}: " + "\n".join(lines)
+
+
+def _lost_lines(result: torch.Tensor, expected: ExpectedTensor) -> list[str]:
+    """Describe lost lines: those of the whole output, or those of a layer if no layer is lost as a whole."""
+    lost = expected.lost(result)
+    whole = [each for each in lost if each.below >= sys.float_info.max]
+    return [_lost(each) for each in whole or ([] if expected.lost_layers(result) else lost)]
 
 
 def _lost(lost: Lines) -> str:
