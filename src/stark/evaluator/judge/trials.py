@@ -134,8 +134,8 @@ class Allowed(NamedTuple):
     is_finite: bool
     """Whether each exact value is finite."""
 
-    has_layers: bool
-    """Whether some values lie far below all others."""
+    has_far_layers: bool
+    """See `ExpectedTensor`."""
 
 
 class Trials:
@@ -174,7 +174,7 @@ class Trials:
         """The results that have infinite values or NaN on the problem's own inputs, so may have them in regimes too."""
 
         self._layered: frozenset[int] = frozenset()
-        """The results that have layers on the problem's own inputs, so are judged by them in regimes too."""
+        """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
 
         self._fit: dict[str, bool] = {}
         """By mode, whether the reference itself is right in it."""
@@ -215,7 +215,7 @@ class Trials:
             index for draw in outputs for index, each in enumerate(draw) if not each.is_finite
         )
         self._layered = frozenset(
-            index for draw in outputs for index, each in enumerate(draw) if each.has_layers
+            index for draw in outputs for index, each in enumerate(draw) if each.has_far_layers
         )
         self._absolute = tuple(
             {kind: min(each.absolute[kind] for each in draws) for kind in CLASSES}
@@ -433,7 +433,7 @@ class Trials:
                 {kind: each.budget_in(kind) * each.scale for kind in CLASSES},
                 bool(self._gradients) and not bool(each.oracle.any()),
                 each.is_finite,
-                bool(each.layers),
+                each.has_far_layers,
             )
             for each in outputs
         ]

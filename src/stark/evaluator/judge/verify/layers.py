@@ -54,15 +54,22 @@ class Layer:
 
     def budget_in(self, precision: Precision) -> float:
         """Largest RMS error, relative to `scale`, that passes in a class."""
-        least = floor_of(precision, self.dtype)
-        unit = min(UNITS.get(self.dtype, 1.0), UNITS["float32"])
-        above = ABOVE * unit * self.above / self.scale
         return max(
-            least,
+            floor_of(precision, self.dtype),
             self._factor(precision) * self.eager_errors.relative_rms,
-            above if above <= share_lost(least) else 0.0,
+            0.0 if self.is_far_in(precision) else self._rounding_above,
             0.0 if self.bounded else REGIME_LEAST,
         )
+
+    def is_far_in(self, precision: Precision) -> bool:
+        """Whether arithmetic at the size of the values above would lose the layer."""
+        return self._rounding_above > share_lost(floor_of(precision, self.dtype))
+
+    @property
+    def _rounding_above(self) -> float:
+        """The error of arithmetic at the size of the values above, relative to `scale`."""
+        unit = min(UNITS.get(self.dtype, 1.0), UNITS["float32"])
+        return ABOVE * unit * self.above / self.scale
 
     def cap_in(self, precision: Precision, times: float) -> float:
         """Largest error of a single element that passes: `times` the budget, or as the reference's own."""

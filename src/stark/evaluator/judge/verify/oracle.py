@@ -112,7 +112,7 @@ class ExpectedTensor:
     """A relative RMS error that passes in a class: in a regime, a share of what passes on the problem's own inputs."""
 
     layered: bool = True
-    """Whether layers are judged: in a regime, only if there are some on the problem's own inputs too."""
+    """Whether layers are judged: in a regime, only those far below, and only if there are such on the problem's own inputs."""
 
     @cached_property
     def is_finite(self) -> bool:
@@ -124,7 +124,14 @@ class ExpectedTensor:
         """The values that lie far below others and count by their own size."""
         if self.exact or not self.layered:
             return ()
-        return layers_of(self.oracle, self.eager, self.scale, self.dtype, self.terms.bounded)
+        bounded = self.terms.bounded
+        found = layers_of(self.oracle, self.eager, self.scale, self.dtype, bounded)
+        return tuple(each for each in found if bounded or each.is_far_in(self.terms.precision))
+
+    @property
+    def has_far_layers(self) -> bool:
+        """Whether values are so small that they cannot come of arithmetic at the size of the others."""
+        return any(each.is_far_in(self.terms.precision) for each in self.layers)
 
     @property
     def exact(self) -> bool:
