@@ -153,6 +153,15 @@ def test_an_error_at_the_size_of_the_larger_values_passes_where_it_loses_nothing
     assert not compare(by_exponentials.masked_fill(small, 0), expected).passes
 
 
+def test_a_small_result_of_one_minus_a_probability_passes() -> None:
+    x = normal(128, 128)
+    x = (x + 14 * x.sign()).float()
+    expected = expect(x.double().sigmoid(), x.sigmoid())
+
+    assert 1 == len(expected.layers)
+    assert compare(0.5 * (torch.tanh(x / 2) + 1), expected).passes
+
+
 def test_in_a_regime_only_far_layers_count_and_may_be_inexact() -> None:
     exact, eager = products()
     expected = expect(masked(exact, -1e9), masked(eager, -1e9), Terms(bounded=False))

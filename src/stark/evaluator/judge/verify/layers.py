@@ -28,7 +28,8 @@ larger ones, such as those off the diagonal of a matrix times its inverse."""
 
 ABOVE = 2.0
 """Arithmetic at the size of the values above, as in a tanh made of exponentials, may leave an error of so many of their units in
-the last place, in float32 or the output's type if that is finer. Where this would lose the layer, as beside -1e9, it does not count."""
+the last place, in float32 or the output's type if that is finer. Where this would lose the layer, as beside -1e9, only arithmetic
+with numbers up to 1 may leave such an error, as in a logistic function computed as 1 - p."""
 
 REGIME_LEAST = 1e-2
 """Relative RMS error of a layer that passes in a regime, whose small values may be inexact."""
@@ -57,19 +58,18 @@ class Layer:
         return max(
             floor_of(precision, self.dtype),
             self._factor(precision) * self.eager_errors.relative_rms,
-            0.0 if self.is_far_in(precision) else self._rounding_above,
+            self._rounding_at(min(self.above, 1.0)),
+            0.0 if self.is_far_in(precision) else self._rounding_at(self.above),
             0.0 if self.bounded else REGIME_LEAST,
         )
 
     def is_far_in(self, precision: Precision) -> bool:
         """Whether arithmetic at the size of the values above would lose the layer."""
-        return self._rounding_above > share_lost(floor_of(precision, self.dtype))
+        return self._rounding_at(self.above) > share_lost(floor_of(precision, self.dtype))
 
-    @property
-    def _rounding_above(self) -> float:
-        """The error of arithmetic at the size of the values above, relative to `scale`."""
-        unit = min(UNITS.get(self.dtype, 1.0), UNITS["float32"])
-        return ABOVE * unit * self.above / self.scale
+    def _rounding_at(self, size: float) -> float:
+        """The error of arithmetic with numbers of this size, relative to `scale`."""
+        return ABOVE * min(UNITS.get(self.dtype, 1.0), UNITS["float32"]) * size / self.scale
 
     def cap_in(self, precision: Precision, times: float) -> float:
         """Largest error of a single element that passes: `times` the budget, or as the reference's own."""
