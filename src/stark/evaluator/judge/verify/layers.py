@@ -20,7 +20,7 @@ from stark.evaluator.judge.verify.errors import Errors, measure, pieces, scale_o
 from stark.evaluator.judge.verify.lines import FACTOR, FEW, share_lost
 
 GAP = 6
-"""A gap is more than so many powers of two without a value. Other results have values of all sizes."""
+"""A gap is so many powers of two, or more, without a value. Other results have values of all sizes."""
 
 KNOWN = 0.1
 """The reference knows the values of a layer if its own relative RMS error is below this. Otherwise they are the rounding of
