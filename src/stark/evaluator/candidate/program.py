@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -23,6 +24,13 @@ _OUT_OF_MEMORY = (
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
 """Texts of errors that mean that the host or the device ran out of memory."""
+
+
+def import_ahead(modules: Iterable[str]) -> None:
+    """Import the modules that programs will need. One that is not installed is left out."""
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
 
 
 def import_file(name: str, path: Path) -> ModuleType:
@@ -99,6 +107,15 @@ def leaves_of(value: object) -> list[object]:
     if isinstance(value, list | tuple):
         return [leaf for part in value for leaf in leaves_of(part)]
     return [leaf for leaf in pytree.tree_leaves(value) if leaf is not None]
+
+
+def alike(leaf: object, other: torch.Tensor) -> bool:
+    """Whether a leaf is a tensor of the other's type and shape, on its device."""
+    return isinstance(leaf, torch.Tensor) and (leaf.dtype, leaf.shape, leaf.device) == (
+        other.dtype,
+        other.shape,
+        other.device,
+    )
 
 
 def says_out_of_memory(error: BaseException) -> bool:

@@ -23,13 +23,8 @@ from stark.evaluator.judge.device_calls import Visited
 from stark.evaluator.judge.device_visits import time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.roofline import (
-    bandwidth_now,
-    caches_bytes,
-    operations_of,
-    roofline,
-    synchronize,
-)
+from stark.evaluator.judge.problem.peaks import bandwidth_now, caches_bytes, synchronize
+from stark.evaluator.judge.problem.roofline import operations_of, roofline
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -252,10 +247,13 @@ class PreparedReference:
             else:
                 limit_s = limits.time_s + self.slack_s
                 eager = time_alone(self, Visited(running.child, running.shared, limit_s))
+            differentiation = self.program.differentiation
+            own = None if differentiation is None else differentiation.inputs
             self._described = Reference(
                 device=self.sheet,
                 versions=versions,
-                inputs=self.signature.inputs[: self.inputs],
+                # the other tensors of a draw are cotangents
+                inputs=self.signature.inputs[:own],
                 outputs=self.signature.outputs[self.returned],
                 eager=eager,
                 roofline=self.roofline,
@@ -265,7 +263,7 @@ class PreparedReference:
                 ),
                 error_budgets=self.trials.error_budgets,
                 precision=self.precision,
-                arguments=self.signature.arguments(self.program.differentiation is not None),
+                arguments=self.signature.arguments(differentiation is not None),
             )
         return self._described
 
@@ -273,12 +271,6 @@ class PreparedReference:
         """The name of one of a draw's tensors, in messages."""
         differentiation = self.program.differentiation
         return f"input {index}" if differentiation is None else differentiation.input_name(index)
-
-    @property
-    def inputs(self) -> int | None:
-        """The number of the problem's own inputs; the other tensors of a draw are cotangents. None if there are none."""
-        differentiation = self.program.differentiation
-        return None if differentiation is None else differentiation.inputs
 
     @property
     def returned(self) -> slice:
