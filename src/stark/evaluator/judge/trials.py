@@ -27,14 +27,13 @@ from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
 from stark.evaluator.judge.problem.values import ChangesMore
 from stark.evaluator.judge.problem.weights import nudging, variable
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
     Terms,
     apart,
-    as_real,
     expect,
     near,
-    pieces,
 )
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
@@ -138,6 +137,9 @@ class Allowed(NamedTuple):
     is_finite: bool
     """Whether each exact value is finite."""
 
+    has_far_layers: bool
+    """See `ExpectedTensor`."""
+
 
 class Trials:
     """Trials of one problem and their expected outputs."""
@@ -173,6 +175,9 @@ class Trials:
 
         self._masked: frozenset[int] = frozenset()
         """The results that have infinite values or NaN on the problem's own inputs, so may have them in regimes too."""
+
+        self._layered: frozenset[int] = frozenset()
+        """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
 
         self._fit: dict[str, bool] = {}
         """By mode, whether the reference itself is right in it."""
@@ -217,6 +222,9 @@ class Trials:
             outputs = [self._allowed(trial) for trial in self.nominal]
         self._masked = frozenset(
             index for draw in outputs for index, each in enumerate(draw) if not each.is_finite
+        )
+        self._layered = frozenset(
+            index for draw in outputs for index, each in enumerate(draw) if each.has_far_layers
         )
         self._absolute = tuple(
             {kind: min(each.absolute[kind] for each in draws) for kind in CLASSES}
@@ -312,7 +320,7 @@ class Trials:
                     raise
                 found = []
             self._fit[mode] = len(found) == len(expected) and all(
-                (mode != "expanded" or (_is_accurate(each) and _is_finite(each)))
+                (mode != "expanded" or (_is_accurate(each) and each.is_finite))
                 and near(as_real(one), each.eager, each.budget + each.eager_errors.relative_rms)
                 for one, each in zip(found, expected, strict=True)
             )
@@ -371,8 +379,12 @@ class Trials:
         terms = replace(self._terms, bounded=bounded)
         moves = self._moves(drawn, oracle, eager)
         found = [
-            replace(expect(exact, ours, terms), moves=far)
-            for exact, ours, far in zip(oracle or eager, eager, moves, strict=True)
+            replace(
+                expect(exact, ours, terms), moves=far, layered=bounded or place in self._layered
+            )
+            for place, (exact, ours, far) in enumerate(
+                zip(oracle or eager, eager, moves, strict=True)
+            )
         ]
         if not bounded and self._absolute:
             granted = [
@@ -449,7 +461,8 @@ class Trials:
                 each.eager_errors.relative_rms,
                 {kind: each.budget_in(kind) * each.scale for kind in CLASSES},
                 bool(self._gradients) and not bool(each.oracle.any()),
-                _is_finite(each),
+                each.is_finite,
+                each.has_far_layers,
             )
             for each in outputs
         ]
@@ -473,7 +486,7 @@ class Trials:
                 outputs = self.expected(trial, keep=keep)
                 accurate = all(
                     _is_accurate(each)
-                    and (index in self._masked or _is_finite(each))
+                    and (index in self._masked or each.is_finite)
                     and (trial.regime != CONSTANTS or _would_pass(each))
                     for index, each in enumerate(outputs)
                 )
@@ -539,10 +552,3 @@ def _is_accurate(output: ExpectedTensor) -> bool:
 def _would_pass(output: ExpectedTensor) -> bool:
     """Whether the reference's own output is within the budget."""
     return output.exact or output.eager_errors.relative_rms <= output.budget
-
-
-def _is_finite(output: ExpectedTensor) -> bool:
-    """Whether the oracle is finite everywhere."""
-    return not output.oracle.is_floating_point() or all(
-        bool(piece.isfinite().all()) for (piece,) in pieces(output.oracle)
-    )

@@ -22,8 +22,9 @@ from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.trials import Trial
 from stark.evaluator.judge.verify.conditioning import is_explained
+from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.mismatch import fault
-from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, as_real, compare, near
+from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
 from stark.languages import language
 
 AGREEMENT_FACTOR = 1.5
@@ -291,7 +292,7 @@ def _compared(
     expected: Sequence[ExpectedTensor],
     index: int,
 ) -> Comparison:
-    """Compare one result with the oracle. Single elements and lines may be wrong where the problem is ill-conditioned."""
+    """Compare one result with the oracle. Elements, lines and layers may be wrong where the problem is ill-conditioned."""
     result, right = found[index], expected[index]
     compared = compare(result, right)
     if compared.passes or right.exact or not compared.passes_as_a_whole:

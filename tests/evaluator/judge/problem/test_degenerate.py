@@ -8,6 +8,8 @@ from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.verify.oracle import expect
 
+LARGER_HALF = "zeros in the smaller half of the values"
+
 
 def passing_for(*outputs: torch.Tensor) -> list[str]:
     """The null solvers that pass where these are the right outputs."""
@@ -20,7 +22,24 @@ def passing_for(*outputs: torch.Tensor) -> list[str]:
 def test_a_product_that_vanishes_after_the_first_few_factors_is_degenerate() -> None:
     factors = torch.rand(8, 1000)
 
-    assert ["zeros in the second half of each row"] == passing_for(factors.cumprod(dim=1))
+    found = passing_for(factors.cumprod(dim=1))
+
+    assert ["zeros in the second half of each row", LARGER_HALF] == found
+
+
+def test_values_of_which_only_the_larger_half_counts_are_degenerate() -> None:
+    wide = 0.7 ** (torch.arange(400)[:, None] - torch.arange(400)).abs()
+
+    assert LARGER_HALF in passing_for(wide)
+    assert LARGER_HALF not in passing_for(wide, torch.randn(64, 64))
+    assert LARGER_HALF in passing_for(wide, torch.arange(8), torch.randn(()))
+
+
+@pytest.mark.parametrize(
+    "few", [(torch.rand(64, 1000) < 0.02).float(), torch.ones(64, 1000).triu()]
+)
+def test_zeros_that_are_expected_are_not(few: torch.Tensor) -> None:
+    assert LARGER_HALF not in passing_for(few)
 
 
 def test_sums_of_all_that_came_before_are_not() -> None:

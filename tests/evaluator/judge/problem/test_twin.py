@@ -178,3 +178,34 @@ def test_what_runs_in_float64_in_no_way_has_no_oracle(tmp_path: Path) -> None:
     found = twin.Twin(made, save_memory=False).outputs(drawn, made.run_first(drawn))
 
     assert found is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_the_least_number_of_a_type_is_the_references_own(dtype: str, tmp_path: Path) -> None:
+    made = program(
+        "return self.inner(x).masked_fill(x[:, :8] < 0, torch.finfo(x.dtype).min)", tmp_path
+    )
+    made.model.to(getattr(torch, dtype))
+    first = made.draw(1)
+    drawn = Drawn([each.to(getattr(torch, dtype)) for each in first.tensors], first.arguments)
+    eager = made.run_first(drawn)
+
+    found = twin.Twin(made, save_memory=False).outputs(drawn, eager)
+
+    assert found is not None
+    hidden = drawn.tensors[0][:, :8] < 0
+    assert torch.equal(eager[0][hidden].double(), found[0][hidden])
+    assert not torch.equal(eager[0][~hidden].double(), found[0][~hidden])
+
+
+def test_what_overflows_in_the_reference_stays_another_number(tmp_path: Path) -> None:
+    made = program("return self.inner(x) * 1e38 * 10", tmp_path)
+    drawn = made.draw(1)
+    eager = made.run_first(drawn)
+
+    found = twin.Twin(made, save_memory=False).outputs(drawn, eager)
+
+    assert found is not None
+    assert bool(eager[0].isinf().any())
+    assert bool(found[0].isfinite().all())
+    assert bool((found[0].abs() > torch.finfo(torch.float32).max)[eager[0].isinf()].all())

@@ -12,7 +12,11 @@ from collections.abc import Callable
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, compare
+from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
+
+SAMPLE, FEWEST = 1 << 16, 64
+"""Number of values of which the median is taken, about, and the fewest."""
 
 Solver = Callable[[ExpectedTensor], torch.Tensor]
 
@@ -46,6 +50,8 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
         )
     if several:
         solvers["zeros in the second half of each row"] = _half
+    if any(_loses_values(output.eager) for output in outputs):
+        solvers["zeros in the smaller half of the values"] = lambda each: _larger_half(each.eager)
     for index, tensor in enumerate(drawn.tensors):
         if all(
             tensor.shape == output.eager.shape and as_real(tensor).dtype == output.eager.dtype
@@ -53,6 +59,25 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
         ):
             solvers[f"input {index} itself"] = _always(tensor)
     return solvers
+
+
+def _larger_half(values: torch.Tensor) -> torch.Tensor:
+    """Return floating-point values with zeros in place of the smaller half of those that are not zero.
+
+    They come back unchanged if they are few. A few sizes, such as 0 and 1, have no smaller half.
+    """
+    if not values.is_floating_point():
+        return values
+    sample = values.reshape(-1)[:: max(values.numel() // SAMPLE, 1)].abs().float()
+    sample = sample[sample != 0]
+    if len(sample) < FEWEST:
+        return values
+    return values.masked_fill(values.abs() < float(sample.nanmedian()), 0)
+
+
+def _loses_values(values: torch.Tensor) -> bool:
+    """Whether the smaller half is about half."""
+    return int(_larger_half(values).count_nonzero()) < 0.6 * int(values.count_nonzero())
 
 
 def _always(tensor: torch.Tensor) -> Solver:

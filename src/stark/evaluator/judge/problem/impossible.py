@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from stark.evaluator.judge.verify.oracle import as_real, pieces
+from stark.evaluator.judge.verify.errors import as_real, pieces
 
 WRITE_MARGIN = 2.0
 """Largest possible write speed as a multiple of the measured bandwidth.

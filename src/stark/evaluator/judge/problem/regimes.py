@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.verify.oracle import as_real, pieces
+from stark.evaluator.judge.verify.errors import as_real, pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
 """Transforms a piece of a tensor. The last argument is the mean magnitude of the whole tensor."""

@@ -9,7 +9,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.program import leaves_of
 from stark.evaluator.judge.problem.arguments import unsupported
-from stark.evaluator.judge.verify.oracle import pieces
+from stark.evaluator.judge.verify.errors import pieces
 
 
 class ChangesMore(ProblemError):

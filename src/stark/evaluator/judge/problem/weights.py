@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
-from stark.evaluator.judge.verify.oracle import as_real
+from stark.evaluator.judge.verify.errors import as_real
 
 PERTURBATION = 0.1
 """Largest relative change of a parameter after construction."""

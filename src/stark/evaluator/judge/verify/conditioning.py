@@ -1,4 +1,4 @@
-"""Excuses the few wrong elements and lines that the problem's conditioning explains.
+"""Excuses the few wrong elements and lines, and the layers, that the problem's conditioning explains.
 
 A sum that cancels, a ReLU that cuts a value off just above zero and a choice between two nearly equal values move far when
 inputs and weights move by the rounding of the arithmetic that a class admits. Any honest kernel is wrong by as much there.
@@ -8,12 +8,14 @@ with its rounding. Small values that do not move far, such as those of a row wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
 
-from stark.evaluator.judge.verify.lines import FEW, FEW_LOST, share_lost
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
+from stark.evaluator.judge.verify.errors import as_real, measure, pieces
+from stark.evaluator.judge.verify.lines import FEW, FEW_LOST, Lines, share_lost
+from stark.evaluator.judge.verify.oracle import LARGEST_FACTOR, ExpectedTensor
 
 Moved = Callable[[], Iterator[torch.Tensor]]
 """Yields results of the reference, each after inputs and weights have moved."""
@@ -46,9 +48,10 @@ def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) ->
 
 
 def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -> bool:
-    """Whether the reference's results move about as far as those elements and lines that are wrong are off."""
+    """Whether the reference's results move about as far as those elements, lines and layers that are wrong are off."""
     result = as_real(result)
     wrong, lines = _wrong_elements(result, expected), expected.lost(result)
+    layers = expected.lost_layers(result)
     if len(wrong) > MOST_EXCUSED * result.numel():
         return False
     if any(len(each.indices) > MOST_EXCUSED * each.number_in(result) for each in lines):
@@ -62,35 +65,70 @@ def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -
         ]
 
     exact = picked(expected.oracle)
+    kept = [torch.ones_like(exact[0], dtype=torch.bool)]
+    kept += [here.abs() < each.below for each, here in zip(lines, exact[1:], strict=True)]
+
+    def off(tensor: torch.Tensor) -> list[torch.Tensor]:
+        """By how much they are off; 0 for elements of a line that do not count."""
+        return [
+            (there - here).abs().where(counts, 0.0)
+            for there, here, counts in zip(picked(tensor), exact, kept, strict=True)
+        ]
+
     squares = [torch.zeros_like(each) for each in exact]
+    shifts = [0.0] * len(layers)
     for other in map(as_real, moved()):
         if not measure(other, expected.oracle, expected.scale).relative_rms <= MOST_MOVED:
             return False
-        for total, there, here in zip(squares, picked(other), exact, strict=True):
-            total += (there - here).square() / DRAWS
-    errors = [(ours - here).abs() for ours, here in zip(picked(result), exact, strict=True)]
+        for total, apart in zip(squares, off(other), strict=True):
+            total += apart.square() / DRAWS
+        for place, (layer, _) in enumerate(layers):
+            shift = measure(other, expected.oracle, layer.scale, layer.below).relative_rms
+            if not shift <= MOST_MOVED:
+                return False
+            shifts[place] += shift**2 / DRAWS
+    for (layer, found), shift in zip(layers, shifts, strict=True):
+        allowed = layer.budget_in(expected.terms.precision) + MOVES * math.sqrt(shift)
+        if not found.relative_rms <= allowed:
+            return False
     beyond = [
         (error - MOVES * square.sqrt()).clamp(min=0.0)
-        for error, square in zip(errors, squares, strict=True)
+        for error, square in zip(off(result), squares, strict=True)
     ]
     if not all(bool(each.isfinite().all()) for each in beyond) or bool(beyond[0].any()):
         return False
-    return not any(_is_lost(*each, expected) for each in zip(beyond[1:], exact[1:], strict=True))
+    remaining = zip(lines, beyond[1:], exact[1:], strict=True)
+    return not any(_is_lost(*each, expected) for each in remaining)
 
 
-def _is_lost(beyond: torch.Tensor, exact: torch.Tensor, expected: ExpectedTensor) -> bool:
+def _is_lost(
+    lines: Lines, beyond: torch.Tensor, exact: torch.Tensor, expected: ExpectedTensor
+) -> bool:
     """Whether any line is still lost by that part of its errors which the moves do not explain."""
-    share = share_lost(expected.budget) if exact.shape[1] >= FEW else FEW_LOST
-    return bool((beyond.square().sum(1) > share**2 * exact.square().sum(1)).any())
+    kept = exact.abs() < lines.below
+    budgets = {layer.below: layer.budget_in(expected.terms.precision) for layer in expected.layers}
+    usual = share_lost(budgets.get(lines.below, expected.budget))
+    share = torch.where(kept.sum(1) >= FEW, usual, FEW_LOST)
+    size = exact.where(kept, 0.0).square().sum(1)
+    return bool((beyond.square().sum(1) > share**2 * size).any())
 
 
 def _wrong_elements(result: torch.Tensor, expected: ExpectedTensor) -> torch.Tensor:
     """Indices of the elements beyond the cap, of the flat tensor. What agrees with the reference's own result is not wrong."""
+    precision = expected.terms.precision
+    parts = [(expected.cap, expected.scale, math.inf)]
+    parts += [
+        (layer.cap_in(precision, LARGEST_FACTOR), layer.scale, layer.below)
+        for layer in expected.layers
+    ]
     found, begin = [], 0
     for ours, exact, theirs in pieces(result, expected.oracle, expected.eager):
         exact = exact.double()
-        allowed = expected.cap * (exact.abs() + expected.scale)
-        wrong = ((ours - exact).abs() > allowed) & ((ours - theirs).abs() > allowed)
+        size, wrong = exact.abs(), torch.zeros_like(ours, dtype=torch.bool)
+        for cap, scale, below in parts:
+            allowed = cap * (size + scale)
+            outside = ((ours - exact).abs() > allowed) & ((ours - theirs).abs() > allowed)
+            wrong |= outside if below == math.inf else outside & (size < below)
         found.append(wrong.nonzero().flatten() + begin)
         begin += ours.numel()
     return torch.cat(found)

@@ -6,6 +6,7 @@ the expected values are small. So no row and no column may be lost that the refe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,8 @@ class Lines:
     """Elements of a row, or of a slice."""
 
     indices: torch.Tensor
+    below: float = math.inf
+    """Only elements count whose exact magnitude is below this."""
 
     def number_in(self, tensor: torch.Tensor) -> int:
         """How many lines of this kind a tensor has."""
@@ -49,23 +52,29 @@ def share_lost(budget: float) -> float:
 
 
 def lost_lines(
-    result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor, chunk: int, budget: float
+    result: torch.Tensor,
+    oracle: torch.Tensor,
+    eager: torch.Tensor,
+    chunk: int,
+    budget: float,
+    below: float = math.inf,
 ) -> Iterator[Lines]:
     """Yield the lost rows, columns and slices, if there are any.
 
     A row is a run along the last axis; rows are numbered in row-major order. If rows are too short to be judged, as in the
     weights of a convolution, runs along more of the last axes are judged too, as slices. Lines of which a value is not
     finite are not lost, nor are those whose values are so small that a term of theirs may not have the type's full
-    precision. Looks at about `chunk` elements at a time, and at no output with longer rows.
+    precision. With `below`, elements whose exact magnitude is not below it are left out. Looks at about `chunk` elements at a
+    time, and at no output with longer rows.
     """
     if result.dim() < 2 or not result.numel():
         return
     shortest = length = result.shape[-1]
-    yield from _lost(result, oracle, eager, chunk, budget, shortest)
+    yield from _lost(result, oracle, eager, chunk, budget, below, shortest)
     for extent in reversed(result.shape[1:-1]):
         length *= extent if length < FEWEST else 1
     if length > shortest:
-        for lines in _lost(result, oracle, eager, chunk, budget, length):
+        for lines in _lost(result, oracle, eager, chunk, budget, below, length):
             if lines.kind == "row":
                 yield replace(lines, kind="slice")
 
@@ -76,6 +85,7 @@ def _lost(
     eager: torch.Tensor,
     chunk: int,
     budget: float,
+    below: float,
     length: int,
 ) -> Iterator[Lines]:
     """Yield the lost rows and columns if a row is a run of `length` elements."""
@@ -83,26 +93,32 @@ def _lost(
         return
     flat = [tensor.reshape(-1, length) for tensor in (result, oracle, eager)]
     rows, columns = (
-        torch.zeros(3, length, dtype=torch.float64, device=result.device)
+        torch.zeros(4, length, dtype=torch.float64, device=result.device)
         for length in flat[0].shape
     )
     step = chunk // length
     for begin in range(0, len(flat[0]), step):
         ours, exact, theirs = (tensor[begin : begin + step] for tensor in flat)
         exact = exact.double()
-        for number, values in enumerate((exact - ours, exact - theirs, exact)):
-            squares = values.square()
-            rows[number, begin : begin + step] = squares.sum(1)
-            columns[number] += squares.sum(0)
+        squares = [values.square_() for values in (exact - ours, exact - theirs, exact.clone())]
+        if below < math.inf:
+            left_out = ~(exact.abs() < below)
+            squares = [each.masked_fill_(left_out, 0.0) for each in squares]
+            squares.append((~left_out).double())
+        for number, values in enumerate(squares):
+            rows[number, begin : begin + step] = values.sum(1)
+            columns[number] += values.sum(0)
     kind = torch.finfo(result.dtype)
     tiny, usual = kind.tiny / kind.eps, share_lost(budget)
     for name, sums, elements in (
         ("row", rows, length),
         ("column", columns, result.numel() // length),
     ):
-        found, reference, size = sums
-        share = usual if elements >= FEW else FEW_LOST
-        lost = (found > share**2 * size) & (found > FACTOR**2 * reference)
-        lost &= size.isfinite() & (size > elements * tiny**2)
-        if elements >= FEWEST and bool(lost.any()):
-            yield Lines(name, length, lost.nonzero().flatten())
+        found, reference, size, count = sums
+        if below == math.inf:
+            count.fill_(elements)
+        share = torch.where(count >= FEW, usual, FEW_LOST)
+        lost = (found > share**2 * size) & (found > FACTOR**2 * reference) & (count >= FEWEST)
+        lost &= size.isfinite() & (size > count * tiny**2)
+        if bool(lost.any()):
+            yield Lines(name, length, lost.nonzero().flatten(), below)

@@ -10,6 +10,7 @@ from x's type (`core/precision.py`). Then x passes if
 - no element of x has an error above min(k * the largest error of an element of `eager`, 20 * the limit), or
   20 * the budget if that is larger;
 - no row and no column of x is lost (`lines.py`);
+- where magnitudes have a gap, the values below it pass by their own size (`layers.py`);
 - x has at most as many non-finite mismatches as `eager`. A non-finite mismatch is an element that differs
   from the oracle's element, where at least one of the two is not finite.
 
@@ -22,8 +23,10 @@ otherwise admit any arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -39,6 +42,15 @@ from stark.core.precision import (
     looser,
     rounding_of,
 )
+from stark.evaluator.judge.verify.errors import (
+    CHUNKS,
+    Errors,
+    as_real,
+    measure,
+    pieces,
+    scale_of,
+)
+from stark.evaluator.judge.verify.layers import Layer, layers_of
 from stark.evaluator.judge.verify.lines import Lines, lost_lines, share_lost
 
 LARGEST_FACTOR = 20.0
@@ -54,28 +66,6 @@ inputs that make float32 products worse, such as large scores before a softmax, 
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
-
-CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
-"""Number of elements compared at a time.
-
-Comparing in chunks avoids float64 copies of whole tensors. On a CPU, a chunk of this size fits into the cache.
-"""
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Errors of one output tensor against the oracle."""
-
-    relative_rms: float
-    largest: float
-    """Largest |x - o| / (rms(o) + |o|); o is the oracle.
-
-    The error of a large element is thus relative to the element, that of a small element to rms(o).
-    """
-
-    nonfinite_mismatches: int
-    """Number of elements that differ from the oracle's and are not finite in the output, the oracle or both."""
-
 
 EXACT = Errors(0.0, 0.0, 0)
 """The errors that are reported of outputs in which every element must be equal."""
@@ -120,6 +110,28 @@ class ExpectedTensor:
 
     granted: Mapping[Precision, float] = field(default_factory=dict)
     """A relative RMS error that passes in a class: in a regime, a share of what passes on the problem's own inputs."""
+
+    layered: bool = True
+    """Whether layers are judged: in a regime, only those far below, and only if there are such on the problem's own inputs."""
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether the oracle is finite everywhere."""
+        return self.exact or all(bool(piece.isfinite().all()) for (piece,) in pieces(self.oracle))
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The values that lie far below others and count by their own size."""
+        if self.exact or not self.layered:
+            return ()
+        bounded = self.terms.bounded
+        found = layers_of(self.oracle, self.eager, self.scale, self.dtype, bounded)
+        return tuple(each for each in found if bounded or each.is_far_in(self.terms.precision))
+
+    @property
+    def has_far_layers(self) -> bool:
+        """Whether values are so small that they cannot come of arithmetic at the size of the others."""
+        return any(each.is_far_in(self.terms.precision) for each in self.layers)
 
     @property
     def exact(self) -> bool:
@@ -173,17 +185,44 @@ class ExpectedTensor:
         return limit_of(looser(precision, self.terms.own), self.dtype)
 
     def lost(self, result: torch.Tensor, precision: Precision | None = None) -> list[Lines]:
-        """A floating-point result's lost rows, columns and slices; by default in its class."""
-        chunk = CHUNKS[result.device.type]
-        budget = self.budget_in(precision or self.terms.precision)
-        return list(lost_lines(result, self.oracle, self.eager, chunk, budget))
+        """A floating-point result's lost rows, columns and slices; by default in its class.
+
+        Those of the whole come first, then those of each layer.
+        """
+        chunk, precision = CHUNKS[result.device.type], precision or self.terms.precision
+        parts = [(self.budget_in(precision), math.inf if self.is_finite else sys.float_info.max)]
+        parts += [(layer.budget_in(precision), layer.below) for layer in self.layers]
+        return [
+            lines
+            for budget, below in parts
+            for lines in lost_lines(result, self.oracle, self.eager, chunk, budget, below)
+        ]
+
+    def lost_layers(
+        self, result: torch.Tensor, precision: Precision | None = None
+    ) -> list[tuple[Layer, Errors]]:
+        """The layers with too large errors, and these; by default in the result's class."""
+        precision = precision or self.terms.precision
+        found = [
+            (layer, measure(result, self.oracle, layer.scale, layer.below)) for layer in self.layers
+        ]
+        return [
+            (layer, errors)
+            for layer, errors in found
+            if not errors.relative_rms <= layer.budget_in(precision)
+            or not errors.largest <= layer.cap_in(precision, LARGEST_FACTOR)
+        ]
 
     def met_by(self, result: torch.Tensor, errors: Errors) -> Precision:
         """The strictest class that admits a result which passes."""
         own = self.terms.precision
         for each in CLASSES[: CLASSES.index(own)]:
             same = share_lost(self.budget_in(each)) == share_lost(self.budget)
-            if self.admits(errors, each) and (same or not self.lost(result, each)):
+            if (
+                self.admits(errors, each)
+                and (same or not self.lost(result, each))
+                and not self.lost_layers(result, each)
+            ):
                 return each
         return own
 
@@ -211,22 +250,11 @@ class Comparison:
 
     @property
     def passes_as_a_whole(self) -> bool:
-        """Whether at most single elements or lines are wrong."""
+        """Whether at most single elements, lines or layers are wrong."""
         return (
             self.errors.nonfinite_mismatches <= self.reference_errors.nonfinite_mismatches
             and self.errors.relative_rms <= self.budget
         )
-
-
-def as_real(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a real tensor that supports arithmetic.
-
-    A complex tensor gets a last axis of size 2 for real and imaginary parts. One-byte floats become
-    float32.
-    """
-    if tensor.is_floating_point() and tensor.itemsize == 1:
-        return tensor.float()  # one-byte floats have no arithmetic
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def floor(tensor: torch.Tensor) -> float:
@@ -247,14 +275,14 @@ def expect(
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
     dtype = _dtype(eager)
     oracle, eager = as_real(oracle), as_real(eager)
-    scale = _scale(oracle)
+    scale = scale_of(oracle)
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
 
 
 def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     """By how much finite results differ in relative RMS; 0 if they are not floating-point."""
     ours, theirs = as_real(ours), as_real(theirs)
-    return measure(ours, theirs, _scale(theirs)).relative_rms if ours.is_floating_point() else 0.0
+    return measure(ours, theirs, scale_of(theirs)).relative_rms if ours.is_floating_point() else 0.0
 
 
 def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
@@ -262,37 +290,8 @@ def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
     ours, theirs = as_real(ours), as_real(theirs)
     if not ours.is_floating_point():
         return torch.equal(ours, theirs)
-    errors = measure(ours, theirs, _scale(theirs))
+    errors = measure(ours, theirs, scale_of(theirs))
     return not errors.nonfinite_mismatches and errors.relative_rms <= limit
-
-
-def _scale(oracle: torch.Tensor) -> float:
-    squares = 0.0
-    for (piece,) in pieces(oracle):
-        values = piece.double().nan_to_num(0.0, 0.0, 0.0)
-        squares += float(torch.dot(values, values))
-    return math.sqrt(squares / max(oracle.numel(), 1)) or 1.0
-
-
-def measure(result: torch.Tensor, oracle: torch.Tensor, scale: float) -> Errors:
-    """Measure the errors of an output in float64, piece by piece, on its device."""
-    squared_error = largest = 0.0
-    nonfinite_mismatches = 0
-    for ours, theirs in pieces(result, oracle):
-        theirs = theirs.double()
-        difference = (ours if ours.is_floating_point() else ours.double()) - theirs
-        squares = float(torch.dot(difference, difference))
-        if not math.isfinite(squares):  # searching for non-finite elements pays only now
-            odd = ~difference.isfinite()
-            same = (ours == theirs) | (ours.isnan() & theirs.isnan())
-            nonfinite_mismatches += int((odd & ~same).sum())
-            difference.masked_fill_(odd, 0.0)
-            theirs = theirs.masked_fill(odd, 0.0)
-            squares = float(torch.dot(difference, difference))
-        squared_error += squares
-        largest = max(largest, float(difference.div_(theirs.abs().add_(scale)).abs_().max()))
-    relative_rms = math.sqrt(squared_error / max(result.numel(), 1)) / scale
-    return Errors(relative_rms, largest, nonfinite_mismatches)
 
 
 def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
@@ -308,6 +307,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
         errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
         and expected.admits(errors, expected.terms.precision)
         and not expected.lost(result)
+        and not expected.lost_layers(result)
     )
     meets = expected.met_by(result, errors) if passes else None
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
@@ -338,11 +338,3 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
     return float((ours - theirs).abs_().max()) <= tolerance or torch.allclose(  # false for NaN
         ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True
     )
-
-
-def pieces(*tensors: torch.Tensor, size: int | None = None) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield matching pieces of tensors of equal size, in row-major order."""
-    flat = [tensor.reshape(-1) for tensor in tensors]
-    size = size or CHUNKS[flat[0].device.type]
-    for begin in range(0, flat[0].numel(), size):
-        yield tuple(piece[begin : begin + size] for piece in flat)

@@ -1,0 +1,93 @@
+"""Measures the errors of a tensor against the oracle, piece by piece."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
+"""Number of elements compared at a time.
+
+Comparing in chunks avoids float64 copies of whole tensors. On a CPU, a chunk of this size fits into the cache.
+"""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of one output tensor against the oracle."""
+
+    relative_rms: float
+    largest: float
+    """Largest |x - o| / (rms(o) + |o|); o is the oracle.
+
+    The error of a large element is thus relative to the element, that of a small element to rms(o).
+    """
+
+    nonfinite_mismatches: int
+    """Number of elements that differ from the oracle's and are not finite in the output, the oracle or both."""
+
+
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a real tensor that supports arithmetic.
+
+    A complex tensor gets a last axis of size 2 for real and imaginary parts. One-byte floats become
+    float32.
+    """
+    if tensor.is_floating_point() and tensor.itemsize == 1:
+        return tensor.float()  # one-byte floats have no arithmetic
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def scale_of(oracle: torch.Tensor, below: float = math.inf) -> float:
+    """Root mean square of the values below a magnitude, with non-finite ones as zero; 1 if it is zero."""
+    squares, count = 0.0, 0
+    for (piece,) in pieces(oracle):
+        values = piece.double().nan_to_num(0.0, 0.0, 0.0)
+        if below < math.inf:
+            values = values[values.abs() < below]
+        squares += float(torch.dot(values, values))
+        count += len(values)
+    return math.sqrt(squares / max(count, 1)) or 1.0
+
+
+def measure(
+    result: torch.Tensor, oracle: torch.Tensor, scale: float, below: float = math.inf
+) -> Errors:
+    """Measure the errors of an output in float64, piece by piece, on its device.
+
+    With `below`, counts only elements whose exact magnitude is below it.
+    """
+    squared_error = largest = 0.0
+    nonfinite_mismatches = count = 0
+    for ours, theirs in pieces(result, oracle):
+        theirs = theirs.double()
+        if below < math.inf:
+            kept = theirs.abs() < below
+            ours, theirs = ours[kept], theirs[kept]
+            if not len(ours):
+                continue
+        count += len(ours)
+        difference = (ours if ours.is_floating_point() else ours.double()) - theirs
+        squares = float(torch.dot(difference, difference))
+        if not math.isfinite(squares):  # searching for non-finite elements pays only now
+            odd = ~difference.isfinite()
+            same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+            nonfinite_mismatches += int((odd & ~same).sum())
+            difference.masked_fill_(odd, 0.0)
+            theirs = theirs.masked_fill(odd, 0.0)
+            squares = float(torch.dot(difference, difference))
+        squared_error += squares
+        largest = max(largest, float(difference.div_(theirs.abs().add_(scale)).abs_().max()))
+    relative_rms = math.sqrt(squared_error / max(count, 1)) / scale
+    return Errors(relative_rms, largest, nonfinite_mismatches)
+
+
+def pieces(*tensors: torch.Tensor, size: int | None = None) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Yield matching pieces of tensors of equal size, in row-major order."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    size = size or CHUNKS[flat[0].device.type]
+    for begin in range(0, flat[0].numel(), size):
+        yield tuple(piece[begin : begin + size] for piece in flat)
