@@ -315,6 +315,38 @@ def test_who_is_careful_only_where_it_is_verified_is_found(tmp_path: Path) -> No
     assert "wrong" in refusal(window.contents.turn, CALLS)
 
 
+def test_a_candidate_cannot_know_the_calls_that_the_oracle_judges(window: Window) -> None:
+    """It has seen all inputs of verification."""
+    seen = {tuple(window.prepared.trials.drawn(t).tensors[0].flatten()) for t in window.unused}
+    usual = [trial for trial in window.unused if trial.regime is None]
+    calls = [
+        tuple(window.candidate.shared.inputs[0][0].flatten())
+        for trial in usual
+        for number in visit_verified(window, [trial])
+        if window.contents.write(0, number) is None
+    ]
+
+    assert len(calls) == len(usual) > 1
+    assert not seen & set(calls)
+
+
+def test_small_columns_that_are_left_out_once_timed_are_found(tmp_path: Path) -> None:
+    def falling(x: Any) -> Any:
+        return x * torch.exp(-2.0 * torch.arange(8))
+
+    def careless(x: Any) -> Any:
+        return falling(x) * (torch.arange(8) < 6)
+
+    window = Window(tmp_path, "return x * torch.exp(-2.0 * torch.arange(8))", falling)
+    window.round()
+    window.contents.turn(CALLS)
+    assert 0 == window.asked
+    window.candidate.forward = careless
+    window.round()
+
+    assert "2 columns, the first being 6, are wrong" in refusal(window.contents.turn, CALLS)
+
+
 def test_inputs_of_verification_that_nobody_read_come_again(window: Window) -> None:
     window.contents._unused = [window.unused[0]]
     window.contents.turn(CALLS)

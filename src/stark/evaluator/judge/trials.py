@@ -6,6 +6,7 @@ each candidate.
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +51,10 @@ this regime is for, such as a missing epsilon, has larger errors."""
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
+
+UNSEEN_SHARE = 0.25
+"""Share of the calls in a regime among timed ones whose inputs are new. On the others, which verification had too, the expected
+outputs may be known already."""
 
 MODES_S = 1.0
 """Seconds for the other ways of calling (`candidate/backward.py`) in a search, at least one of which is tried. A final check
@@ -259,6 +264,27 @@ class Trials:
             tried = {trial.regime for trial in self.always}
             yield from self._usable([each for each in self._regimes() if each not in tried])
 
+    def among_timed(self, trial: Trial) -> Trial:
+        """A trial like this one for a call among timed ones, mostly with inputs that no program has seen.
+
+        A candidate could be right on those alone that it remembers from verification. The problem's own inputs are always
+        new. Those of a regime are if chance wants it and if the reference accepts them; `says_something` tells what they
+        are good for.
+        """
+        other = Trial.fresh(trial.regime)
+        if trial.regime is not None:
+            if random.SystemRandom().random() >= UNSEEN_SHARE:
+                return trial
+            try:
+                self._program.run(self.drawn(other))
+            except (ProblemError, torch.OutOfMemoryError):
+                return trial
+        return other
+
+    def says_something(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
+        """Whether the reference is finite and accurate on a trial's inputs, so that other results are wrong."""
+        return trial in self.always or trial.regime is None or self._is_usable(outputs)
+
     def _ways(self, effort: Effort) -> Iterator[Trial]:
         """Yield a trial for each way of calling, if gradients are judged."""
         if self._program.differentiation is None:
@@ -441,20 +467,22 @@ class Trials:
         """Yield a trial for each regime in which the reference is finite and accurate."""
         for trial in map(Trial.fresh, regimes):
             try:
-                outputs = self.expected(trial, keep=keep)
-                accurate = all(
-                    _is_accurate(each) and (index in self._masked or _is_finite(each))
-                    for index, each in enumerate(outputs)
-                )
+                usable = self._is_usable(self.expected(trial, keep=keep))
             except (ProblemError, torch.OutOfMemoryError) as error:
                 if not keep and is_out_of_memory(error):
                     raise  # a running candidate must not be able to prevent a trial by taking memory
                 self.short_of_memory |= is_out_of_memory(error)
                 continue
-            if accurate:
+            if usable:
                 yield trial
             else:
                 self.kept.pop(trial, None)
+
+    def _is_usable(self, outputs: Sequence[ExpectedTensor]) -> bool:
+        return all(
+            _is_accurate(each) and (index in self._masked or _is_finite(each))
+            for index, each in enumerate(outputs)
+        )
 
     def _degenerate(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
@@ -478,11 +506,11 @@ def _rounded(drawn: Drawn) -> Drawn:
 
     Of float64, half its own unit. Narrower types are computed with in float32.
     """
-    generator = torch.Generator().manual_seed(0)
-    tensors = []
+    tensors: list[torch.Tensor] = []
     for tensor in drawn.tensors:
         if tensor.is_floating_point():
-            up = torch.randint(2, tensor.shape, generator=generator).to(tensor.device) * 2 - 1
+            generator = torch.Generator(tensor.device).manual_seed(len(tensors))
+            up = torch.randint(2, tensor.shape, generator=generator, device=tensor.device) * 2 - 1
             unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
             tensor = tensor.double() * (1 + unit / 2 * up)
         tensors.append(tensor)

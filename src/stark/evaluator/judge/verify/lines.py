@@ -6,7 +6,7 @@ the expected values are small. So no row and no column may be lost that the refe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,14 +60,20 @@ def lost_lines(
     """
     if result.dim() < 2 or not result.numel():
         return
-    shortest = length = result.shape[-1]
-    yield from _lost(result, oracle, eager, chunk, budget, shortest)
-    for extent in reversed(result.shape[1:-1]):
-        length *= extent if length < FEWEST else 1
-    if length > shortest:
+    yield from _lost(result, oracle, eager, chunk, budget, result.shape[-1])
+    length = run_length(result.shape)
+    if length > result.shape[-1]:
         for lines in _lost(result, oracle, eager, chunk, budget, length):
             if lines.kind == "row":
                 yield replace(lines, kind="slice")
+
+
+def run_length(shape: Sequence[int]) -> int:
+    """The elements of a slice: of a row, or along as many of the last axes as make a run long enough to be judged."""
+    length = shape[-1]
+    for extent in reversed(shape[1:-1]):
+        length *= extent if length < FEWEST else 1
+    return length
 
 
 def _lost(
@@ -90,8 +96,10 @@ def _lost(
     for begin in range(0, len(flat[0]), step):
         ours, exact, theirs = (tensor[begin : begin + step] for tensor in flat)
         exact = exact.double()
-        for number, values in enumerate((exact - ours, exact - theirs, exact)):
-            squares = values.square()
+        found = {0: (exact - ours).square_(), 2: exact.square()}
+        if eager is not oracle:
+            found[1] = (exact - theirs).square_()
+        for number, squares in found.items():
             rows[number, begin : begin + step] = squares.sum(1)
             columns[number] += squares.sum(0)
     kind = torch.finfo(result.dtype)
@@ -100,9 +108,9 @@ def _lost(
         ("row", rows, length),
         ("column", columns, result.numel() // length),
     ):
-        found, reference, size = sums
+        error, reference, size = sums
         share = usual if elements >= FEW else FEW_LOST
-        lost = (found > share**2 * size) & (found > FACTOR**2 * reference)
+        lost = (error > share**2 * size) & (error > FACTOR**2 * reference)
         lost &= size.isfinite() & (size > elements * tiny**2)
         if elements >= FEWEST and bool(lost.any()):
             yield Lines(name, length, lost.nonzero().flatten())
