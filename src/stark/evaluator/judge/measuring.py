@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -67,7 +67,7 @@ class CpuClock:
         attempt, prepared = self._attempt, self._prepared
         limit_s = attempt.limits.time_s + prepared.slack_s
         references = [(reference.child, reference.shared) for reference in self._running.values()]
-        contents = VisitContents(prepared, child, references, verified.budgets)
+        contents = VisitContents(prepared, child, references, verified.budgets, attempt.effort)
         with attempt.during("time", limit_s), attempt.charging_memory():
             self._measured = gated.time_together(
                 gated.Gated(child, limit_s),
@@ -184,14 +184,12 @@ class DeviceClock:
         return candidate
 
     def _choose(self) -> list[Trial]:
-        """Choose a visit's calls for the oracle: one of each kind that verification has, or two if each takes long to judge."""
-        trials = self._prepared.trials
-        kinds: Sequence[Trial] = trials.always
-        if self._attempt.effort == "race":
-            kinds = trials.nominal[:1]
-        elif not self._prepared.room.keeps_all:
-            kinds = [trials.nominal[0], random.SystemRandom().choice(kinds)]
-        self._judged = list(map(trials.among_timed, kinds))
+        """Choose a visit's calls for the oracle: one of each kind of inputs, or two if each takes long to judge."""
+        trials, effort = self._prepared.trials, self._attempt.effort
+        kinds = trials.kinds[:1] if effort == "race" else trials.kinds
+        if not self._prepared.room.keeps_all:
+            kinds = [kinds[0], random.SystemRandom().choice(kinds)]
+        self._judged = [trials.among_timed(kind, effort) for kind in kinds]
         return self._judged
 
     def _warm_up(self, child: Child) -> None:

@@ -52,9 +52,9 @@ this regime is for, such as a missing epsilon, has larger errors."""
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
 
-UNSEEN_SHARE = 0.25
-"""Share of the calls in a regime among timed ones whose inputs are new. On the others, which verification had too, the expected
-outputs may be known already."""
+UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
+"""Share of the calls in a regime among timed ones whose inputs are new. Of the others, which verification had too, the expected
+outputs may be known already, which saves time."""
 
 MODES_S = 1.0
 """Seconds for the other ways of calling (`candidate/backward.py`) in a search, at least one of which is tried. A final check
@@ -264,16 +264,20 @@ class Trials:
             tried = {trial.regime for trial in self.always}
             yield from self._usable([each for each in self._regimes() if each not in tried])
 
-    def among_timed(self, trial: Trial) -> Trial:
-        """A trial like this one for a call among timed ones, mostly with inputs that no program has seen.
+    @property
+    def kinds(self) -> list[Trial]:
+        """One trial of each kind of inputs that every candidate is verified on: the problem's own, and regimes."""
+        return [self.nominal[0], *self.always[len(self.nominal) :]]
 
-        A candidate could be right on those alone that it remembers from verification. The problem's own inputs are always
-        new. Those of a regime are if chance wants it and if the reference accepts them; `says_something` tells what they
-        are good for.
+    def among_timed(self, trial: Trial, effort: Effort) -> Trial:
+        """A trial of the same kind for a call among timed ones.
+
+        Its inputs may be new, since a candidate could be right only where it remembers the inputs from verification. The
+        problem's own always are. Those of a regime are by chance, if the reference accepts them (`says_something`).
         """
         other = Trial.fresh(trial.regime)
         if trial.regime is not None:
-            if random.SystemRandom().random() >= UNSEEN_SHARE:
+            if random.SystemRandom().random() >= UNSEEN_SHARE[effort]:
                 return trial
             try:
                 self._program.run(self.drawn(other))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from stark.core.evaluation import Incorrect
+from stark.core.evaluation import Effort, Incorrect
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
@@ -70,7 +70,9 @@ class VisitContents(Contents):
         child: Child,
         references: Sequence[tuple[Child, SharedSet]],
         budgets: Sequence[float],
+        effort: Effort,
     ) -> None:
+        self._effort: Effort = effort
         self._prepared, self._compared_by = prepared, TimedResults(budgets)
         self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
         self._drawn: list[Drawn] = []
@@ -80,8 +82,8 @@ class VisitContents(Contents):
         """Secret: the numbers of the calls whose results are kept and compared."""
 
         self._random = random.SystemRandom()
-        always = prepared.trials.always
-        self._unused = self._random.sample(always, len(always))
+        kinds = prepared.trials.kinds
+        self._unused = self._random.sample(kinds, len(kinds))
         """Secret: trials of verification of whose kinds no call has been yet."""
 
         self._verified: dict[int, Trial] = {}
@@ -117,10 +119,10 @@ class VisitContents(Contents):
         """A call of this round that the oracle judges, if any."""
         trials = self._prepared.trials
         if self._unused:
-            return trials.among_timed(self._unused.pop())
+            return trials.among_timed(self._unused.pop(), self._effort)
         share = VERIFIED_SHARE["kept" if self._prepared.room.keeps_all else "computed"]
         if self._random.random() < share:
-            return trials.among_timed(self._random.choice(trials.always))
+            return trials.among_timed(self._random.choice(trials.kinds), self._effort)
         return None
 
     def counts(self, number: int) -> bool:
@@ -163,12 +165,8 @@ class VisitContents(Contents):
             self._check_place(spans)
 
     def end(self) -> None:
-        """Compare the last round's results, and one of them with the oracle."""
-        last = dict(self._kept[CANDIDATE])
+        """Compare the last round's results."""
         self._compare()
-        if last:
-            number = self._random.choice(list(last))
-            self._ask_oracle(number, last[number])
 
     def _compare(self) -> None:
         """Compare the candidate's results with the reference's. Ask the oracle about those that differ too much."""
