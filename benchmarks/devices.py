@@ -3,8 +3,8 @@
     python benchmarks/devices.py local:cuda:0 local:cuda:0,cuda:1
     python benchmarks/devices.py "ray:?judges=1" "ray:?judges=2"
 
-Each candidate is another Triton kernel, so none is answered from a cache. The first round, in which judges start and
-prepare their problems, is not counted. `--repeat` takes the executors by turns, so that a change of the host's load
+Each candidate is another Triton kernel, so none is answered from a cache. The first two candidates of each problem, during
+which judges prepare their problems, are not counted. `--repeat` takes the executors by turns, so that a change of the host's load
 meets all of them.
 """
 
@@ -14,12 +14,11 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Sequence
 
 from stark.core.candidate import Candidate
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.executors import open_executor
 from stark.evaluator.executors.judges import JudgesExecutor
 
 PROBLEM = """
@@ -87,34 +86,38 @@ def main() -> None:
 
 
 async def _rate(notation: str, candidates: int) -> float:
-    """Candidates per minute."""
+    """Candidates per minute, from the last answer of the first round to the last counted one.
+
+    All slots are full throughout: as many requests as there are slots follow, and are abandoned at the end.
+    """
     executor = open_executor(notation, Limits())
     assert isinstance(executor, JudgesExecutor)
-    try:
-        await executor.hellos()  # all are ready before the first request
-        warming = [Candidate(language="triton", source=KERNEL.format(number=-n)) for n in (1, 2)]
-        await _judge(executor, warming)
-        counted = [
-            Candidate(language="triton", source=KERNEL.format(number=n))
-            for n in range(candidates // len(PROBLEMS))
-        ]
-        begin = time.monotonic()
-        await _judge(executor, counted)
-        return 60 * len(counted) * len(PROBLEMS) / (time.monotonic() - begin)
-    finally:
-        await executor.close()
-
-
-async def _judge(executor: Executor, candidates: Sequence[Candidate]) -> None:
+    first, counted = 2 * len(PROBLEMS), candidates // len(PROBLEMS) * len(PROBLEMS)
     slots = asyncio.Semaphore(PARALLEL)
+    answered: list[float] = []
 
-    async def judged(problem: Problem, candidate: Candidate) -> None:
+    async def judged(number: int) -> None:
+        problem = PROBLEMS[number % len(PROBLEMS)]
+        source = KERNEL.format(number=number // len(PROBLEMS))
         async with slots:
-            found = await executor.evaluate(problem, candidate)
+            found = await executor.evaluate(problem, Candidate(language="triton", source=source))
         if found.status != "correct":
             raise SystemExit(f"{problem.name} is {found.status}: the figures would mean nothing")
+        answered.append(time.monotonic())
 
-    await asyncio.gather(*(judged(problem, each) for each in candidates for problem in PROBLEMS))
+    try:
+        await executor.hellos()  # all are ready before the first request
+        asked = [asyncio.create_task(judged(n)) for n in range(first + counted + PARALLEL)]
+        for each in asyncio.as_completed(asked):
+            await each
+            if len(answered) == first + counted:
+                break
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        return 60 * counted / (answered[first + counted - 1] - answered[first - 1])
+    finally:
+        await executor.close()
 
 
 if __name__ == "__main__":
