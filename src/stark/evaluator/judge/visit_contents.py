@@ -37,7 +37,7 @@ CANDIDATE, REFERENCE = 0, 1
 COMPARED_SHARE = 0.5
 """Share of a round's calls that are compared; at least one is."""
 
-VERIFIED_SHARE = {"kept": 0.5, "computed": 0.15}
+VERIFIED_SHARE = {"kept": 0.25, "computed": 0.15}
 """A round may have one more call, at a random place, that the oracle judges. Its time does not count. Its inputs are of the kinds
 that verification has; the problem's own are new, so no program can tell such a call from others. Rounds have such a call until
 each kind was used once, and this share of the later rounds has one; the share is smaller where expected outputs are computed
