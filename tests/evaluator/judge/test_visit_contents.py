@@ -110,7 +110,8 @@ class Window:
 @pytest.fixture(autouse=True)
 def all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visit_contents, "COMPARED_SHARE", 1.0)
-    monkeypatch.setattr(visit_contents, "VERIFIED_SHARE", {"kept": 0.0, "computed": 0.0})
+    shares = dict.fromkeys(visit_contents.VERIFIED_SHARE, 0.0)
+    monkeypatch.setattr(visit_contents, "VERIFIED_SHARE", shares)
 
 
 @pytest.fixture

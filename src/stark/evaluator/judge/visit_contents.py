@@ -37,11 +37,11 @@ CANDIDATE, REFERENCE = 0, 1
 COMPARED_SHARE = 0.5
 """Share of a round's calls that are compared; at least one is."""
 
-VERIFIED_SHARE = {"kept": 0.25, "computed": 0.15}
+VERIFIED_SHARE = {"kept": 0.25, "gradients": 0.5, "computed": 0.15}
 """A round may have one more call, at a random place, that the oracle judges. Its time does not count. Its inputs are of the kinds
 that verification has; the problem's own are new, so no program can tell such a call from others. Rounds have such a call until
-each kind was used once, and this share of the later rounds has one; the share is smaller where expected outputs are computed
-anew."""
+each kind was used once, and this share of the later rounds has one: fewer where expected outputs are computed anew, more with gradients, since only these calls show outputs
+as they are before backward."""
 
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
@@ -120,7 +120,9 @@ class VisitContents(Contents):
         trials = self._prepared.trials
         if self._unused:
             return trials.among_timed(self._unused.pop(), self._effort)
-        share = VERIFIED_SHARE["kept" if self._prepared.room.keeps_all else "computed"]
+        gradients = self._prepared.program.differentiation is not None
+        kind = "gradients" if gradients else "kept"
+        share = VERIFIED_SHARE[kind if self._prepared.room.keeps_all else "computed"]
         if self._random.random() < share:
             return trials.among_timed(self._random.choice(trials.kinds), self._effort)
         return None
