@@ -40,8 +40,8 @@ COMPARED_SHARE = 0.5
 VERIFIED_SHARE = {"kept": 0.25, "gradients": 0.5, "computed": 0.15}
 """A round may have one more call, at a random place, that the oracle judges. Its time does not count. Its inputs are of the kinds
 that verification has; the problem's own are new, so no program can tell such a call from others. Rounds have such a call until
-each kind was used once, and this share of the later rounds has one: fewer where expected outputs are computed anew, more with gradients, since only these calls show outputs
-as they are before backward."""
+each kind was used once, and this share of the later rounds has one: fewer where expected outputs are computed anew, more with
+gradients, since these calls alone show outputs as they are before backward."""
 
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
