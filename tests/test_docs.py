@@ -32,6 +32,7 @@ NOT_RUN = {
     r"make setup && \. \.venv/bin/activate": "installs STARK; this test runs in what it installs",
     "cd examples/tutorial": "the tutorial's test starts there",
     "pip install .*": "installs packages",
+    r"sbatch --nodes=2 .* examples/cluster/slurm\.sh optimize .*": "needs Slurm",
     "python use.py": "run by the tutorial's test",
     "python benchmarks/policy_lab.py --policy alternating": "the policy is an example and not registered",
 }

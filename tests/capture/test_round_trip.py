@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 torch = pytest.importorskip("torch")
 
@@ -23,10 +23,9 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.executors import Executor
 from stark.results import Result
-
-pytestmark = pytest.mark.slow
+from support.sharing import JudgeWithin
 
 OFF = 1e-4
 """Largest relative difference to the original in these tests: the kernels are copies in PyTorch, which the judge accepts
@@ -36,9 +35,9 @@ within 2e-5 of the exact result."""
 class Quick:
     """A judge whose final check is what it found in the search."""
 
-    def __init__(self, judge: Executor) -> None:
+    def __init__(self, judge: Executor, found: dict[str, Evaluation] | None = None) -> None:
         self._judge = judge
-        self._found: dict[str, Evaluation] = {}
+        self._found = {} if found is None else found
 
     async def describe(self, problem: Problem) -> Reference:
         return await self._judge.describe(problem)
@@ -52,44 +51,44 @@ class Quick:
         return self._found[key]
 
     def on(self, device_class: str) -> Executor:
-        return self._judge.on(device_class)
+        return Quick(self._judge.on(device_class), self._found)
 
     async def close(self) -> None:
         await self._judge.close()
 
 
-Trips = Callable[[str], tuple[Inhabitant, Result]]
+Trips = Callable[[str], Awaitable[tuple[Inhabitant, Result]]]
 
 OFTEN = ("own Block",)
 """What `make test` tries; `make test-long` tries all."""
 
 
 @pytest.fixture(scope="module")
-def trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trips]:
+def trips(judge_within: JudgeWithin, tmp_path_factory: pytest.TempPathFactory) -> Trips:
     """A module by its name, with the result of its search."""
     folder = tmp_path_factory.mktemp("trips")
-    judge = Quick(open_executor("local:cpu", Limits(timing_budget_s=0.05)))
+    judge = Quick(judge_within(Limits(timing_budget_s=0.05)))
     found: dict[str, tuple[Inhabitant, Result]] = {}
 
-    def trip(name: str) -> tuple[Inhabitant, Result]:
+    async def trip(name: str) -> tuple[Inhabitant, Result]:
         if name not in found:
             one = ZOO[name]()
             problem = stark.capture(one.module, recorded(one))
-            searched = stark.aoptimize(
-                problem,
-                model=f"exec[scripted]:cat {replied(folder, len(found), problem)}",
-                strategy="sampling",
-                language="pytorch",
-                attempts=1,
-                judge=judge,
-                store=f"sqlite:///{folder}/runs.db",
+            found[name] = (
+                one,
+                await stark.aoptimize(
+                    problem,
+                    model=f"exec[scripted]:cat {replied(folder, len(found), problem)}",
+                    strategy="sampling",
+                    language="pytorch",
+                    attempts=1,
+                    judge=judge,
+                    store=f"sqlite:///{folder}/runs.db",
+                ),
             )
-            found[name] = one, runner.run(searched)
         return found[name]
 
-    with asyncio.Runner() as runner:
-        yield trip
-        runner.run(judge.close())
+    return trip
 
 
 def replied(folder: Path, number: int, problem: Problem) -> Path:
@@ -100,12 +99,13 @@ def replied(folder: Path, number: int, problem: Problem) -> Path:
     return path
 
 
-@pytest.fixture(
-    params=[pytest.param(each, marks=() if each in OFTEN else pytest.mark.long) for each in ZOO]
+@pytest_asyncio.fixture(
+    loop_scope="session",
+    params=[pytest.param(each, marks=() if each in OFTEN else pytest.mark.long) for each in ZOO],
 )
-def trip(request: pytest.FixtureRequest, trips: Trips) -> Iterator[tuple[Inhabitant, Any]]:
-    one, result = trips(request.param)
-    yield copy.deepcopy(one), result
+async def trip(request: pytest.FixtureRequest, trips: Trips) -> tuple[Inhabitant, Result]:
+    one, result = await trips(request.param)
+    return copy.deepcopy(one), result
 
 
 def run(one: Inhabitant) -> list[torch.Tensor]:

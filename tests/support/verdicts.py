@@ -34,11 +34,13 @@ import torch
 from stark.core.evaluation import Effort, Incorrect
 from stark.core.precision import CLASSES, looser
 from stark.core.problem import Problem
-from stark.evaluator.candidate.program import filled, give_weights, leaves_of
+from stark.evaluator.candidate.program import filled, give_weights
+from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.problem.variants import variants
+from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.trials import Trial
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
 from stark.evaluator.judge.verifying import Called, verify_on
@@ -242,7 +244,7 @@ def _trials(prepared: PreparedReference, effort: Effort, model: torch.nn.Module)
     yield from prepared.trials.for_effort(effort)
     trial = prepared.trials.replaced
     if trial is not None:
-        with prepared.program.other_weights(trial.seed):
+        with other_weights(prepared.program.model, trial.seed):
             give_weights(model, prepared.program.model.state_dict())
             yield trial
 
@@ -260,7 +262,10 @@ def _call(prepared: PreparedReference, model: torch.nn.Module, drawn: Drawn) -> 
     given = [tensor.clone() for tensor in drawn.tensors]
     torch.manual_seed(0)
     with torch.no_grad():
-        returned: list[Any] = leaves_of(model(*filled(drawn.arguments, given)))
+        weights, state = prepared.program.model.state_dict(), prepared.program.state
+        call = Stateful(model, model, state, weights)
+        returned: list[Any] = call(*filled(drawn.arguments, given))
+        call.restore()
     forms, wanted = (
         [f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in results]
         for results in (returned, prepared.signature.returned)

@@ -282,11 +282,10 @@ def _places(url: str) -> Iterator[Finding]:
 
 def _build_cache() -> str:
     """Where builds are kept and how much space they take. Raises an error if the cache cannot be used."""
-    folder, most = cache.cache_folder(), cache.most_gb()
-    cache.make_folder(folder)
-    count, size = cache.BuildCache(cache.builds_below(folder), most * 1e9).total()
+    builds = cache.BuildCache.opened()
+    count, size = builds.total()
     return (
-        f"{folder}, {size / 1e9:.2f} GB of at most {most:g} GB in {counted(count, 'build')}; "
+        f"{cache.cache_folder()}, {size / 1e9:.2f} GB of at most {builds.most_bytes / 1e9:g} GB in {counted(count, 'build')}; "
         f"set {cache.FOLDER} to move it and {cache.GIGABYTES} to limit it"
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from stark import __version__
 from stark.core.base import Frozen, digest
@@ -33,10 +33,7 @@ LONGEST_REQUEST = 16 << 20
 """Maximum length of a request for a build in bytes."""
 
 
-class Describe(Frozen):
-    """Ask the judge to measure the problem's reference."""
-
-    kind: Literal["describe"] = "describe"
+class _Asked(Frozen):
     id: str
     problem: Problem
     limits: Limits = Limits()
@@ -44,22 +41,22 @@ class Describe(Frozen):
     """A text that occurs in the kind of a machine (see `core.device.device_class`) that may answer; None for any."""
 
 
-class Evaluate(Frozen):
+class Describe(_Asked):
+    """Ask the judge to measure the problem's reference."""
+
+    kind: Literal["describe"] = "describe"
+
+
+class Evaluate(_Asked):
     """Ask the judge to evaluate a candidate."""
 
     kind: Literal["evaluate"] = "evaluate"
-    id: str
-    problem: Problem
     candidate: Candidate
-    limits: Limits = Limits()
     effort: Effort = "search"
     timed: bool = True
     """If False, the judge stops after verification, and a correct candidate is answered with `Untimed`."""
 
     tools: Tools = Tools()
-    device_class: str | None = None
-    """Like `Describe.device_class`."""
-
     nonce: str = ""
     """Makes a measurement that is repeated another request: the answer to an equal one may be reused."""
 
@@ -111,12 +108,6 @@ class PreparedProblems(Frozen):
     kind: Literal["prepared"] = "prepared"
     problems: tuple[str, ...]
     """Their digests."""
-
-
-class Greeting(BaseModel):
-    """The one field that `Hello` has in every protocol version. It is parsed first, to compare the versions."""
-
-    protocol: int
 
 
 class Described(Frozen):
@@ -177,17 +168,10 @@ class JudgeFailed(Frozen):
     """Whether the judge's machine is at fault, for instance because its disk is full. No candidate is blamed for that."""
 
 
-Answer = Annotated[
-    Hello
-    | Notice
-    | PreparedProblems
-    | Described
-    | Evaluated
-    | ProblemRefused
-    | RequestRefused
-    | JudgeFailed,
-    Field(discriminator="kind"),
-]
+Reply = Described | Evaluated | ProblemRefused | RequestRefused | JudgeFailed
+"""What a judge says to a request."""
+
+Answer = Annotated[Hello | Notice | PreparedProblems | Reply, Field(discriminator="kind")]
 
 request_adapter: TypeAdapter[Request] = TypeAdapter(Request)
 order_adapter: TypeAdapter[Order] = TypeAdapter(Order)

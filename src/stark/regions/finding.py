@@ -18,7 +18,7 @@ from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.evaluator.judge.building.cache import cache_folder
 from stark.evaluator.judge.machine import best_known
-from stark.evaluator.judge.problem.roofline import measure_device
+from stark.evaluator.judge.problem.peaks import measure_device
 from stark.explain.numbers import listed
 from stark.regions.clocks import HostClock, clock_of
 from stark.regions.compiling import Example, Examples, compile_gain

@@ -8,12 +8,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.evaluator.candidate.backward import (
-    MODES,
     ForwardBackward,
     GradientFault,
     Gradients,
     as_leaves,
 )
+from stark.evaluator.judge.trials import WAYS
 
 WANTED = Gradients(2, (0,), (0, 1), ("weight",), (True, True, True))
 """Two outputs, of which the first has a gradient; gradients of two inputs and of a weight."""
@@ -50,7 +50,7 @@ def test_a_call_returns_outputs_and_then_gradients() -> None:
     assert torch.allclose(cotangent * y.sin() * weight, of_x)
 
 
-@pytest.mark.parametrize("mode", sorted(MODES.keys() - {"expanded"}))
+@pytest.mark.parametrize("mode", sorted(WAYS.keys() - {"expanded"}))
 def test_another_way_of_calling_gives_the_same_results(mode: str) -> None:
     pairs = zip(call(), call(mode=mode), strict=True)
 
@@ -189,7 +189,7 @@ def test_a_mode_leaves_inputs_and_requirements_as_they_were() -> None:
     wanted = Gradients(1, (0,), (0,), ("weight",), (True, True))
     module = ForwardBackward(lambda x: x * weight, [weight], wanted)
 
-    for mode in MODES:
+    for mode in WAYS:
         module.in_mode(mode, x, [[torch.ones(2)], [x]])
 
     assert (True, True) == (x.requires_grad, weight.requires_grad)

@@ -19,7 +19,8 @@ from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Correct
 from stark.evaluator.executors import cluster, engine
 from stark.evaluator.executors.actor import Greeting, Host, Load
-from stark.evaluator.executors.cluster import ActorJudge, RayExecutor
+from stark.evaluator.executors.actor_judge import ActorJudge
+from stark.evaluator.executors.cluster import RayExecutor
 from stark.evaluator.protocol import Evaluated, Hello, refusal, request_adapter
 from support import FAKE_JUDGE
 from support.candidates import FAULTS, PROBLEM, as_candidate

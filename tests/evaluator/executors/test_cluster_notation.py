@@ -9,9 +9,11 @@ import pytest
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.evaluator.executors import open_executor
+from stark.evaluator.executors.actor import Greeting
+from stark.evaluator.executors.actor_judge import _fault_of
 from stark.evaluator.executors.builder import Builds
 from stark.evaluator.executors.builders import build_nodes
-from stark.evaluator.executors.cluster import Greeting, Wish, _fault_of
+from stark.evaluator.executors.cluster import Wish
 from stark.evaluator.protocol import Hello
 from support.nodes import CPU, DEVICE, TOOLCHAIN
 
@@ -32,8 +34,8 @@ def test_a_wish_that_cannot_be_read_is_a_usage_error(text: str) -> None:
 
 
 def test_a_wish_is_read() -> None:
-    assert Wish(None, None, None, 1, None) == Wish.parse("")
-    assert Wish("h:6379", "cuda", 8, 2, 0) == Wish.parse(
+    assert Wish(address=None) == Wish.parse("")
+    assert Wish(address="h:6379", device="cuda", judges=8, cpus=2, builders=0) == Wish.parse(
         "h:6379?device=cuda&judges=8&cpus=2&builders=0"
     )
 

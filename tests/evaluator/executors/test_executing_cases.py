@@ -12,8 +12,9 @@ from stark.core.evaluation import Correct, Evaluation, Untimed
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.executors import folder
-from stark.evaluator.executors.folder import FolderExecutor, serve_folder
+from stark.evaluator.executors import folder, worker
+from stark.evaluator.executors.folder import FolderExecutor
+from stark.evaluator.executors.worker import serve_folder
 from stark.evaluator.protocol import Answer, AnyRequest, request_id
 from stark.explain.evaluation import evidence
 from support.cases import EAGER_MS, IN_TURN, PROBLEM, SOURCE, FakeCases, reference_of, weighing
@@ -193,13 +194,14 @@ async def test_constants_of_another_form_are_refused_without_a_judge() -> None:
 async def test_a_folder_gets_one_request_for_each_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "POLL_S", (0.01, 0.05))
+    for side in (folder, worker):
+        monkeypatch.setattr(side, "POLL_S", (0.01, 0.05))
     executor = FolderExecutor(tmp_path, Limits())
     asking = asyncio.create_task(executor.evaluate(PROBLEM, CANDIDATE))
 
-    worker = asyncio.create_task(serve_folder(tmp_path, FakeCases(), False, lambda _: None))
+    serving = asyncio.create_task(serve_folder(tmp_path, FakeCases(), False, lambda _: None))
     found = await asking
-    worker.cancel()
+    serving.cancel()
 
     assert isinstance(found, Correct)
     assert list(EAGER_MS) == list(found.cases)

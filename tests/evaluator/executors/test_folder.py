@@ -15,8 +15,10 @@ from stark.core.evaluation import Evaluation
 from stark.core.judging import Limits
 from stark.core.precision import CLASSES
 from stark.core.problem import Problem
-from stark.evaluator.executors import folder, open_executor
-from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
+from stark.evaluator.executors import claims, folder, open_executor, worker
+from stark.evaluator.executors.claims import STALE_S
+from stark.evaluator.executors.folder import FolderExecutor
+from stark.evaluator.executors.worker import serve_folder
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -35,7 +37,8 @@ PROBLEM = Problem(name="p", source="source")
 
 @pytest.fixture(autouse=True)
 def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "POLL_S", (0.02, 0.1))
+    for side in (folder, worker):
+        monkeypatch.setattr(side, "POLL_S", (0.02, 0.1))
 
 
 class Counting:
@@ -251,13 +254,13 @@ async def test_a_request_that_is_withdrawn_meanwhile_ends_no_worker_and_is_no_an
 ) -> None:
     waiting = await ask(tmp_path, 1)
     (request,) = (tmp_path / "requests").glob("*.json")
-    claim, said = folder._claim, list[str]()
+    claim, said = claims.take, list[str]()
 
     def claimed(path: Path) -> bool:
         (tmp_path / "requests" / "gone.json").unlink(missing_ok=True)
         return claim(path)
 
-    monkeypatch.setattr(folder, "_claim", claimed)
+    monkeypatch.setattr(worker, "take", claimed)
     (tmp_path / "requests" / "gone.json").write_text("soon withdrawn")
 
     assert 1 == await serve_folder(tmp_path, Counting(), once=True, report=said.append)
@@ -363,10 +366,10 @@ async def test_a_stale_claim_is_taken_over_once(tmp_path: Path) -> None:
     os.utime(claim, (long_ago, long_ago))
 
     with ThreadPoolExecutor(16) as pool:
-        taken = list(pool.map(folder._claim, [claim] * 64))
+        taken = list(pool.map(claims.take, [claim] * 64))
 
     assert 1 == sum(taken)
-    assert ["dead-1", folder._us()] == claim.read_text().split()
+    assert ["dead-1", claims.us()] == claim.read_text().split()
 
 
 async def test_a_worker_gives_up_what_nobody_waits_for(tmp_path: Path) -> None:

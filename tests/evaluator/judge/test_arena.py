@@ -7,7 +7,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.candidate import arena as arenas
 from stark.evaluator.candidate.arena import Arena, lay_out, open_arena
 from stark.evaluator.candidate.driver import Driver as CudaDriver
 
@@ -72,7 +71,7 @@ def test_memory_that_torch_keeps_is_given_back_before_there_is_none(
     monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(len(driver.codes)))
 
-    assert 0 == arenas._allocated(1)
+    assert 0 == CudaDriver().allocate(1)
     with pytest.raises(torch.OutOfMemoryError):
-        arenas._allocated(1)
+        CudaDriver().allocate(1)
     assert [3, 1] == emptied

@@ -15,8 +15,8 @@ from stark.core.precision import DEFAULT, Precision
 from stark.core.problem import Problem
 from stark.evaluator.judge import room, trials
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.problem.inputs import Program
-from stark.evaluator.judge.problem.regimes import REGIMES
+from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.regimes import CONSTANTS, REGIMES
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trial, Trials
 from support.nodes import CPU
@@ -251,3 +251,90 @@ def test_inputs_that_the_reference_refuses_are_not_given_to_a_candidate(
     monkeypatch.setattr(Program, "run", refuses)
 
     assert found.always[-1] == found.among_timed(found.always[-1], "search")
+
+
+CONSTANT = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x, table):
+        return {body}
+
+def get_inputs():
+    return [torch.rand(64, 8), {table}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def constant(body: str, table: str, folder: Path) -> Trials:
+    return made_ready(CONSTANT.format(body=body, table=table), folder).trials
+
+
+def test_inputs_that_the_problem_does_not_draw_differ_in_other_trials(tmp_path: Path) -> None:
+    found = constant("x @ table", "torch.full((8, 8), 0.5)", tmp_path)
+
+    assert CONSTANTS in [trial.regime for trial in found.always]
+    own, first, second = (
+        found.drawn(trial).tensors[1] for trial in (found.nominal[1], Trial.fresh(), Trial.fresh())
+    )
+    assert torch.equal(own, torch.full((8, 8), 0.5))
+    assert not torch.equal(first, own) and not torch.equal(first, second)
+    assert float((first - own).abs().max()) <= 0.05
+
+
+def test_a_matrix_that_must_stay_positive_definite_changes_less(tmp_path: Path) -> None:
+    table = "torch.eye(8) + 0.99 * (1 - torch.eye(8))"
+    found = constant("torch.linalg.cholesky(table) @ x.T", table, tmp_path)
+
+    own, changed = (found.drawn(trial).tensors[1] for trial in (found.nominal[0], Trial.fresh()))
+    assert 0 < float((own - changed).abs().max()) <= 1e-3
+
+
+def test_an_input_that_the_reference_needs_as_it_is_stays(tmp_path: Path) -> None:
+    body = "x / (table == 0.5).all()"
+    found = constant(body, "torch.full((8,), 0.5)", tmp_path)
+
+    assert CONSTANTS not in [trial.regime for trial in found.always]
+    assert torch.equal(found.drawn(Trial.fresh()).tensors[1], torch.full((8,), 0.5))
+
+
+IN_PLACE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        {body}
+        return x.tanh()
+
+def get_inputs():
+    return [torch.rand(64, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("body", ["x[:, :4].clamp_(-8, 8)", "if x.max() > 8: x.clamp_(-8, 8)"])
+def test_what_a_reference_changes_in_some_regimes_only_is_a_result(
+    body: str, tmp_path: Path
+) -> None:
+    prepared = made_ready(IN_PLACE.format(body=body), tmp_path)
+
+    assert prepared.program.changes == (0,)
+    for trial in prepared.trials.always:
+        drawn = prepared.trials.drawn(trial)
+        before = drawn.tensors[0].clone()
+        assert len(prepared.trials.expected(trial)) == 2
+        assert torch.equal(before, drawn.tensors[0])
+
+
+def test_a_change_that_no_regime_shows_is_reported(tmp_path: Path) -> None:
+    prepared = made_ready(IN_PLACE.format(body="if (x == 7).any(): x.add_(1)"), tmp_path)
+
+    assert prepared.program.changes == ()
+    with pytest.raises(ProblemError, match="changes input 0 in place in some calls only"):
+        prepared.program.run(Drawn([torch.full((64, 8), 7.0)], prepared.signature.drawn.arguments))

@@ -38,10 +38,22 @@ class Slot:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
+    @classmethod
+    def of(cls, form: torch.Tensor, offset: int = 0) -> Slot:
+        """A place for a tensor like `form`."""
+        return cls(offset, form.dtype, tuple(form.shape), tuple(form.stride()))
+
+    @property
+    def size(self) -> int:
+        """Bytes from the start of the tensor's first element to the end of its last element."""
+        if 0 in self.shape:
+            return 0
+        pairs = zip(self.shape, self.stride, strict=True)
+        return (1 + sum((extent - 1) * step for extent, step in pairs)) * self.dtype.itemsize
+
     def view(self, block: torch.Tensor) -> torch.Tensor:
         """The tensor as a view of `block`, the arena's bytes."""
-        size = span_bytes(self.dtype, self.shape, self.stride)
-        flat = block[self.offset : self.offset + size].view(self.dtype)
+        flat = block[self.offset : self.offset + self.size].view(self.dtype)
         return flat.as_strided(self.shape, self.stride)
 
 
@@ -52,22 +64,12 @@ class TensorAt:
     index: int
 
 
-def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
-    """Bytes from the start of a tensor's first element to the end of its last element."""
-    if 0 in shape:
-        return 0
-    last = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
-    return (last + 1) * dtype.itemsize
-
-
 def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]:
     """Lay out tensors like `forms` one after another, from byte `start` on. Returns slots and the first free byte."""
     slots, offset = [], start
     for form in forms:
-        slot = Slot(offset, form.dtype, tuple(form.shape), tuple(form.stride()))
-        slots.append(slot)
-        used = span_bytes(slot.dtype, slot.shape, slot.stride)
-        offset += -(-max(used, 1) // ALIGNMENT) * ALIGNMENT
+        slots.append(Slot.of(form, offset))
+        offset += -(-max(slots[-1].size, 1) // ALIGNMENT) * ALIGNMENT
     return slots, offset
 
 
@@ -79,7 +81,7 @@ class Arena:
         self.device = device
         self.descriptor: int | None = None
         if device.type == "cuda":
-            self._pointer = _allocated(self.size)
+            self._pointer = Driver().allocate(self.size)
             self.handle = Driver().export(self._pointer).hex()
             self.block = bytes_at(self._pointer, self.size, device)
         else:
@@ -107,15 +109,6 @@ def open_arena(
         return _mapped(descriptor, size)
     pointer = Driver().import_(bytes.fromhex(handle))
     return bytes_at(pointer, size, device)
-
-
-def _allocated(size: int) -> int:
-    """Allocate device memory and return its address. If memory runs out, empty torch's cache and retry."""
-    try:
-        return Driver().allocate(size)
-    except torch.OutOfMemoryError:
-        torch.cuda.empty_cache()
-        return Driver().allocate(size)
 
 
 def _mapped(descriptor: int, size: int) -> torch.Tensor:

@@ -4,13 +4,13 @@ A problem with `BACKWARD = True` is judged on such calls. The judge draws a cota
 for each output that has a gradient, as it draws inputs. A call returns the outputs, then the gradients of inputs and of
 parameters.
 
-A call can also be made in one of `MODES`: the same gradients by other ways of calling, in which kernels that are right
-when called simply may be wrong. A program could recognize a mode. So modes find honest mistakes and are no defence.
+A call can also be made in a mode: the same gradients by another way of calling, in which kernels that are right when called
+simply may be wrong. A program could recognize a mode. So modes find honest mistakes and are no defence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.utils import _pytree as pytree
 
-from stark.evaluator.candidate.program import leaves_of
+from stark.evaluator.candidate.program import alike, leaves_of
 
 Tensors = Sequence[torch.Tensor]
 Source = torch.Tensor | None
@@ -93,10 +93,11 @@ class ForwardBackward:
             return self._results(outputs, self._gradients(outputs, cotangents, leaves))
 
     def in_mode(self, mode: str, *arguments: Any) -> list[object]:
-        """The same results in another way of calling. Raises KeyError for an unknown mode."""
+        """The same results in another way of calling: the method that is named after this mode."""
         *given, (cotangents, leaves) = arguments
         with torch.enable_grad():
-            return MODES[mode](self, given, cotangents, leaves)
+            results: list[object] = getattr(self, f"_{mode}")(given, cotangents, leaves)
+            return results
 
     def _outputs(self, given: Sequence[Any]) -> list[object]:
         return leaves_of(self._forward(*given))
@@ -108,7 +109,7 @@ class ForwardBackward:
         pairs = [
             (output, cotangent)
             for output, cotangent in zip(self._chosen(outputs), cotangents, strict=False)
-            if _fit(output, cotangent) and output.requires_grad
+            if alike(output, cotangent) and output.requires_grad
         ]
         sources: list[Source] = [*leaves, *self._parameters]
         asked = [one for one in sources if one is not None and one.requires_grad]
@@ -144,10 +145,8 @@ class ForwardBackward:
         fault = GradientFault(
             tuple(sorted(expected - attached)) if all_required else (),
             tuple(sorted(attached - expected)),
-            tuple(number for number, (found, present) in pairs if found is None and present),
-            tuple(
-                number for number, (found, present) in pairs if found is not None and not present
-            ),
+            tuple(n for n, (found, present) in pairs if found is None and present),
+            tuple(n for n, (found, present) in pairs if found is not None and not present),
         )
         if fault != GradientFault():
             return [fault]
@@ -263,21 +262,6 @@ REFUSED_SAVED = ("modified by an inplace operation", "has been modified inplace"
 """What PyTorch says of a saved tensor that was changed: of itself, and of a view that was made without gradients, as in the
 forward of an autograd.Function."""
 
-Mode = Callable[[ForwardBackward, list[Any], Tensors, Tensors], list[object]]
-
-MODES: Mapping[str, Mode] = {
-    "early": ForwardBackward._early,
-    "transposed": ForwardBackward._transposed,
-    "expanded": ForwardBackward._expanded,
-    "frozen": ForwardBackward._frozen,
-    "interleaved": ForwardBackward._interleaved,
-    "twice": ForwardBackward._twice,
-    "changed": ForwardBackward._changed,
-    "alone": ForwardBackward._alone,
-    "inference": ForwardBackward._inference,
-}
-"""Ways of calling, by name."""
-
 
 def as_leaves(tensors: Tensors, wanted: Gradients) -> list[torch.Tensor]:
     """The tensors, those whose gradients are taken as leaves that share memory with them.
@@ -311,15 +295,6 @@ def _other_strides(cotangent: torch.Tensor) -> torch.Tensor:
     return other.copy_(cotangent)
 
 
-def _fit(output: object, cotangent: torch.Tensor) -> bool:
-    return (
-        isinstance(output, torch.Tensor)
-        and output.shape == cotangent.shape
-        and output.dtype == cotangent.dtype
-        and output.device == cotangent.device
-    )
-
-
 def _copied(given: list[Any], leaves: Tensors) -> tuple[list[Any], list[torch.Tensor]]:
     """The arguments with copies of the leaves, and these copies."""
     copies = {id(leaf): leaf.detach().clone().requires_grad_() for leaf in leaves}
@@ -329,16 +304,11 @@ def _copied(given: list[Any], leaves: Tensors) -> tuple[list[Any], list[torch.Te
     return found, list(copies.values())
 
 
-def _change(tensor: torch.Tensor) -> None:
-    factor, summand = CHANGED_BY
-    with torch.no_grad():
-        tensor.mul_(factor).add_(summand)
-
-
 @contextmanager
 def _changed_meanwhile(tensor: torch.Tensor) -> Iterator[None]:
-    kept = tensor.detach().clone()
-    _change(tensor)
+    kept, (factor, summand) = tensor.detach().clone(), CHANGED_BY
+    with torch.no_grad():
+        tensor.mul_(factor).add_(summand)
     try:
         yield
     finally:

@@ -23,9 +23,14 @@ class Driver:
         self._cuda = ctypes.CDLL("libcuda.so.1")
 
     def allocate(self, size: int) -> int:
-        """Allocate device memory. Returns its address."""
+        """Allocate device memory, if need be once more with torch's cache empty. Returns its address."""
         pointer = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        asked = "cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size)
+        try:
+            self._call(*asked)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            self._call(*asked)
         return pointer.value
 
     def free(self, pointer: int) -> None:

@@ -16,7 +16,6 @@ The exit code is negative if a signal ended the child. A child's first message o
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import os
 import shutil
@@ -32,6 +31,7 @@ import torch
 
 from stark.evaluator.candidate import confine
 from stark.evaluator.candidate.confine import Place
+from stark.evaluator.candidate.program import import_ahead
 from stark.evaluator.candidate.runner import Runner
 from stark.evaluator.candidate.sandbox import kernel, view
 from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
@@ -211,9 +211,7 @@ def main() -> None:
     _, descriptor, folder, *modules = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
-    for module in modules:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
+    import_ahead(modules)
     if torch.cuda.is_initialized():
         sys.exit(
             "a preloaded module initialized CUDA, so CUDA fails in forked children; do not preload that module"

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from stark.evaluator.candidate.arena import span_bytes
+from stark.evaluator.candidate.arena import Slot
 
 LEAST_BYTES, MOST_BYTES = 64 << 10, 64 << 20
 """Bounds of the stretch before and after a tensor, in bytes. Between them it is as long as the tensor, so that an index
@@ -35,22 +35,21 @@ def guarded(tensor: torch.Tensor) -> torch.Tensor:
     """
     if tensor.numel() == 0:
         return tensor
-    form = torch.empty_like(tensor, device="meta")
-    size = span_bytes(form.dtype, tuple(form.shape), form.stride())
+    place = Slot.of(torch.empty_like(tensor, device="meta"))
+    size = place.size
     page = mmap.PAGESIZE
     guard = -(-min(max(size, LEAST_BYTES), MOST_BYTES) // page) * page
     memory = mmap.mmap(-1, guard + size + guard)
     _kept.append(memory)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + guard
     block: Any = (ctypes.c_char * size).from_address(start)
-    copy = torch.frombuffer(block, dtype=torch.uint8).view(form.dtype)
-    copy = copy.as_strided(form.shape, form.stride()).copy_(tensor)
+    copy = place.view(torch.frombuffer(block, dtype=torch.uint8)).copy_(tensor)
     poison = ctypes.CDLL(None).__asan_poison_memory_region
     poison.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     poison(start - guard, guard)
     poison(start + size, guard)
-    dtype = str(form.dtype).removeprefix("torch.")
-    _say(f"{GUARDED} {start:#x} {size} {dtype}{list(form.shape)}")
+    dtype = str(place.dtype).removeprefix("torch.")
+    _say(f"{GUARDED} {start:#x} {size} {dtype}{list(place.shape)}")
     return copy
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -23,6 +24,13 @@ _OUT_OF_MEMORY = (
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
 """Texts of errors that mean that the host or the device ran out of memory."""
+
+
+def import_ahead(modules: Iterable[str]) -> None:
+    """Import the modules that programs will need. One that is not installed is left out."""
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
 
 
 def import_file(name: str, path: Path) -> ModuleType:
@@ -50,7 +58,7 @@ def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> M
     Weights that are not contiguous in the reference, such as channels last, get its strides: a kernel finds them so where
     it takes the reference's place. Returns up to 20 missing and up to 20 unexpected names, and whether the weights were assigned by order.
     """
-    renamed = _names_by_order(model, given)
+    renamed = names_by_order(model, given)
     if renamed:
         given = {renamed[name]: weight for name, weight in given.items()}
     found = model.load_state_dict(given, strict=False)
@@ -72,12 +80,12 @@ def parameters_named(
     model: torch.nn.Module, given: Mapping[str, torch.Tensor], names: Sequence[str]
 ) -> list[torch.nn.Parameter | None]:
     """The parameters that got the reference's weights of these names; None for those that the module lacks."""
-    renamed = _names_by_order(model, given)
+    renamed = names_by_order(model, given)
     own = dict(model.named_parameters(remove_duplicate=False))
     return [own.get(renamed.get(name, name)) for name in names]
 
 
-def _names_by_order(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> dict[str, str]:
+def names_by_order(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """The module's own name for each weight if none of the names match and all shapes do; else nothing."""
     own = model.state_dict()
     same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
@@ -99,6 +107,15 @@ def leaves_of(value: object) -> list[object]:
     if isinstance(value, list | tuple):
         return [leaf for part in value for leaf in leaves_of(part)]
     return [leaf for leaf in pytree.tree_leaves(value) if leaf is not None]
+
+
+def alike(leaf: object, other: torch.Tensor) -> bool:
+    """Whether a leaf is a tensor of the other's type and shape, on its device."""
+    return isinstance(leaf, torch.Tensor) and (leaf.dtype, leaf.shape, leaf.device) == (
+        other.dtype,
+        other.shape,
+        other.device,
+    )
 
 
 def says_out_of_memory(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import torch
 
-from stark.evaluator.candidate.arena import span_bytes
+from stark.evaluator.candidate.arena import Slot
 from stark.evaluator.candidate.driver import Driver
 from stark.evaluator.candidate.wire import Message
 
@@ -90,6 +90,6 @@ class Queue:
 
 def _written(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A tensor like a result of the reference, and its memory as a plain tensor."""
-    size = span_bytes(output.dtype, tuple(output.shape), output.stride())
-    memory = torch.ones(size // output.dtype.itemsize, dtype=output.dtype, device="cuda")
+    elements = Slot.of(output).size // output.dtype.itemsize
+    memory = torch.ones(elements, dtype=output.dtype, device="cuda")
     return memory.as_strided(output.shape, output.stride()), memory

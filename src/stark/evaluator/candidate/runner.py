@@ -1,8 +1,8 @@
 """Runs one program as the judge requests: imports its file, builds its module, calls and times the module.
 
 A slot is a part of the memory shared with the judge: the inputs and the outputs of one call. The same
-code runs the reference and a candidate, so that both are measured alike. Every answer is
-{"ok": true, …} or {"ok": false, "kind": "raised" | "out_of_memory", "error": …, "types": […]}.
+code runs the reference and a candidate, so that both are measured alike. Every answer is {"ok": true, …}, or what
+`raised.py` reports.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-import traceback
 from collections.abc import Callable
 from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -30,20 +29,17 @@ from stark.evaluator.candidate.backward import (
 from stark.evaluator.candidate.compiled import named
 from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.program import (
+    alike,
     filled,
     give_weights,
     import_file,
     leaves_of,
     parameters_named,
-    says_out_of_memory,
 )
 from stark.evaluator.candidate.queued import Queue
+from stark.evaluator.candidate.raised import reported
+from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
-
-TRACEBACK_LINES = 30
-MAX_ERROR_CHARS = 15_000
-CAUSES = 8
-"""Maximum number of chained causes of an exception that are reported."""
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 """The tensor classes that count as results. Other classes can override the operations that are applied to them."""
@@ -79,6 +75,9 @@ class Runner:
         self.gradients: Gradients | None = None
         """The gradients that a call returns too, if the problem asks for gradients."""
 
+        self.changes: tuple[str, ...] = ()
+        """The weights that the reference's forward changes, whose new values a call returns too."""
+
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[object] = []
@@ -104,7 +103,7 @@ class Runner:
             "call": self._call,
             "time once": self._time_once,
             "queue": self._queue_calls,
-            "finish": self._finish,
+            "finish": lambda _: self.queue.finish(),  # waits for the queued calls
             "time freely": self._time_freely,
             "give back": self._give_back,
             "profile": self._profile,
@@ -122,27 +121,7 @@ class Runner:
         try:
             return {"ok": True, **work(request)}
         except BaseException as error:  # the program may raise SystemExit or KeyboardInterrupt too
-            kind = "out_of_memory" if says_out_of_memory(error) else "raised"
-            said = self._describe(error)
-            return {"ok": False, "kind": kind, "error": said, "types": _types(error)}
-
-    def _describe(self, error: BaseException) -> str:
-        """The error and those of its stack frames that lie in the program's file, cut to a few kilobytes."""
-        frames = [
-            f"  line {frame.lineno}, in {frame.name}: {(frame.line or '')[:200]}"
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == str(self.path)
-        ]
-        if isinstance(error, SyntaxError):
-            frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
-        text = str(error)
-        for cause in _with_causes(error):  # Triton's last cause contains the reason
-            if str(cause) not in text:
-                text += f"\n{type(cause).__name__}: {cause}"
-        # A message is limited to 128 KiB, and JSON may need six bytes for a character.
-        if len(text) > MAX_ERROR_CHARS:
-            text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]
-        return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
+            return reported(error, self.path)
 
     def _import(self, request: Message) -> Message:
         """Import the program's file. Extensions that the file compiles on import are built here."""
@@ -176,7 +155,7 @@ class Runner:
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
-        self.gradients = given["gradients"]
+        self.gradients, self.changes = given["gradients"], given["changes"]
         self.inputs = [
             filled(given["arguments"], self._leaves([place.view(block) for place in places]))
             for places in given["inputs"]
@@ -203,12 +182,16 @@ class Runner:
         model = model.to(self.device)
         answer = give_weights(model, self.state)
         self.model, self.call = model, self._called(model, model)
+        if isinstance(self.call, Stateful):
+            answer["unchanged"] = self.call.missing
         gc.disable()  # a garbage collection inside a timed block would count as its time
         return answer
 
     def _weights(self, request: Message) -> Message:
         """Give the module the weights that the judge has written since, as an optimizer's step or a checkpoint would."""
         give_weights(self.model, self.state)
+        if isinstance(self.call, Stateful):
+            self.call.keep()
         return {}
 
     def _compile(self, request: Message) -> Message:
@@ -222,10 +205,15 @@ class Runner:
 
     def _called(self, forward: Any, model: Any) -> Any:
         """What a call calls. `forward` is the module itself, or the module compiled."""
-        if self.gradients is None:
-            return forward
-        parameters = parameters_named(model, self.state, self.gradients.parameters)
-        return ForwardBackward(forward, parameters, self.gradients)
+        stateful = Stateful(model, forward, self.changes, self.state) if self.changes else None
+        call = forward if stateful is None else stateful.forward
+        if self.gradients is not None:
+            parameters = parameters_named(model, self.state, self.gradients.parameters)
+            call = ForwardBackward(call, parameters, self.gradients)
+        if stateful is None:
+            return call
+        stateful.call = call
+        return stateful
 
     def _call(self, request: Message) -> Message:
         """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""
@@ -291,10 +279,6 @@ class Runner:
         self._copy_out(slot, leaves)
         return []
 
-    def _finish(self, _: Message) -> Message:
-        """Wait for the queued calls."""
-        return self.queue.finish()
-
     def _time_freely(self, _: Message) -> Message:
         """On a GPU, make a call on the first slot without a gate, timed by events of this process.
 
@@ -341,7 +325,10 @@ class Runner:
     def _fits(self, leaves: list[object]) -> bool:
         """Whether results match the outputs' number, dtypes, shapes and device. Records the first mismatch."""
         outputs = self.outputs[0]
-        fits = len(leaves) == len(outputs) and all(map(_alike, leaves, outputs))
+        fits = len(leaves) == len(outputs) and all(
+            _is_plain(leaf) and alike(leaf, output)
+            for leaf, output in zip(leaves, outputs, strict=True)
+        )
         if not fits and self.odd_forms is None:
             first = leaves[0] if leaves else None
             forms = [_form(leaf) for leaf in leaves[:32]] or ["nothing"]
@@ -381,23 +368,13 @@ def _check_device(device: torch.device) -> None:
     torch.cuda.empty_cache()
 
 
-def _alike(leaf: object, output: torch.Tensor) -> bool:
-    return (
-        isinstance(leaf, torch.Tensor)
-        and type(leaf) in PLAIN
-        and leaf.dtype == output.dtype
-        and leaf.shape == output.shape
-        and leaf.device == output.device
-    )
+def _is_plain(leaf: object) -> TypeGuard[torch.Tensor]:
+    return type(leaf) in PLAIN
 
 
 def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
     """A plain tensor is made contiguous unless its strides equal `order`. Other leaves are returned unchanged."""
-    if (
-        not isinstance(leaf, torch.Tensor)
-        or type(leaf) not in PLAIN
-        or leaf.layout != torch.strided
-    ):
+    if not _is_plain(leaf) or leaf.layout != torch.strided:
         return leaf
     leaf = leaf.resolve_conj().resolve_neg()
     return leaf if leaf.stride() == order else leaf.contiguous()
@@ -406,19 +383,6 @@ def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
 def _form(leaf: object) -> str:
     if not isinstance(leaf, torch.Tensor):
         return type(leaf).__name__
-    kind = "" if type(leaf) in PLAIN else f"{type(leaf).__name__} of "
+    kind = "" if _is_plain(leaf) else f"{type(leaf).__name__} of "
     dtype = str(leaf.dtype).removeprefix("torch.")
     return f"{kind}{dtype}[{', '.join(map(str, leaf.shape))}] on {leaf.device.type}"
-
-
-def _types(error: BaseException) -> list[str]:
-    """The full type names of an error, its bases and its causes."""
-    kinds = (kind for one in _with_causes(error) for kind in type(one).__mro__)
-    return [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
-
-
-def _with_causes(error: BaseException) -> list[BaseException]:
-    found = [error]
-    while (cause := found[-1].__cause__) is not None and len(found) <= CAUSES:
-        found.append(cause)
-    return found

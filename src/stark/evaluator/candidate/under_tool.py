@@ -1,10 +1,12 @@
 """Runs a program under a tool, without the judge. The tool (a profiler or memory checker) starts this process, or is
 loaded into it (AddressSanitizer).
 
-Run as `python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
+Run as `python -m stark.evaluator.candidate.under_tool REQUEST [MODULE…]`. It imports the modules, creates a file
+named like REQUEST with the suffix `READY`, and waits for REQUEST, a JSON file with
 `problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
 profiled one), `guarded` (whether to surround inputs with memory that AddressSanitizer guards), `layers`,
-`gradients` (null, or the fields of `Gradients` and `cotangents`, their shapes and types), and the program's `folder`, `scratch` and `environment` (null removes a variable).
+`gradients` (null, or the fields of `Gradients`), `cotangents` (their shapes and types), `abrupt` (whether to exit
+without cleaning up), and the program's `folder`, `scratch` and `environment` (null removes a variable).
 
 Inputs come from the problem's `get_inputs()`, and no memory is shared with the judge. So every tensor
 is a separate allocation, and a memory checker knows where each tensor ends. The problem's file is trusted,
@@ -31,58 +33,80 @@ from stark.evaluator.candidate import confine
 from stark.evaluator.candidate.backward import ForwardBackward, Gradients, as_leaves
 from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.guarded import guarded, print_unchecked
-from stark.evaluator.candidate.program import give_weights, import_file, parameters_named
+from stark.evaluator.candidate.program import (
+    give_weights,
+    import_ahead,
+    import_file,
+    parameters_named,
+)
 
 POLL_S = 0.005
 """Seconds between two looks for the request."""
 
+READY = ".ready"
+"""Suffix of the file that says that this process only waits for the request."""
+
 
 def main() -> None:
     """Draw the inputs, lock the sandbox, load the program and call it."""
-    request = _request(Path(sys.argv[1]))
+    _, path, *modules = sys.argv
+    import_ahead(modules)
+    request = _request(Path(path))
     device = torch.device(request["device"])
     os.environ["TMPDIR"] = request["scratch"]  # the tool's library in this process writes there
     torch.set_grad_enabled(False)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-        torch.cuda.set_per_process_memory_fraction(request["memory_fraction"], device)
-        torch.zeros(1, device=device)
+    _open(device, request["memory_fraction"])
     problem = import_file("problem", Path(request["problem"]))
     built_from = list(problem.get_init_inputs())
-    reference = _built(problem.Model, built_from, device, request["seed"])
-    torch.manual_seed(request["seed"])
-    with device:
-        given = problem.get_inputs()
-    arguments = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), list(given))
-    if request["guarded"]:
-        arguments = _guarded(arguments)
+    weights = _built(problem.Model, built_from, device, request["seed"]).state_dict()
+    arguments = _arguments(problem, device, request)
     cotangents = _cotangents(request, device)
-    weights = {name: value.clone() for name, value in reference.state_dict().items()}
-    del reference, given
     _lock(request)
     program = import_file("candidate", Path(request["program"]))
     module = _built(program.ModelNew, built_from, device, request["seed"])
     give_weights(module, weights)
     call = _call(module, arguments, cotangents, weights, request)
-    for _ in range(request["warm"]):
-        call()
+    _warm_up(call, request["warm"])
     _profiled_call(call, device)
     if request["guarded"]:
         print_unchecked(Path(request["folder"]))
+    if request["abrupt"]:
+        sys.stdout.flush()
+        os._exit(0)  # torch takes half a second to be taken apart
 
 
 def _request(path: Path) -> dict[str, Any]:
     """The request, once the judge has written it. This process may have been started long before."""
+    path.with_suffix(READY).touch()
     while not path.exists():
         time.sleep(POLL_S)
     request: dict[str, Any] = json.loads(path.read_text())
     return request
 
 
+def _open(device: torch.device, memory_fraction: float) -> None:
+    """Create the device's context."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.set_per_process_memory_fraction(memory_fraction, device)
+        torch.zeros(1, device=device)
+
+
 def _built(kind: Any, arguments: list[Any], device: torch.device, seed: int) -> Any:
     torch.manual_seed(seed)
     with device:
         return kind(*arguments).to(device)
+
+
+def _arguments(problem: Any, device: torch.device, request: dict[str, Any]) -> list[Any]:
+    """The problem's own inputs, on the device."""
+    torch.manual_seed(request["seed"])
+    with device:
+        given = problem.get_inputs()
+    found: list[Any] = pytree.tree_map_only(
+        torch.Tensor, lambda tensor: tensor.to(device), list(given)
+    )
+    return _guarded(found) if request["guarded"] else found
 
 
 def _guarded(arguments: list[Any]) -> list[Any]:
@@ -120,12 +144,10 @@ def _lock(request: dict[str, Any]) -> None:
 
 
 def _cotangents(request: dict[str, Any], device: torch.device) -> list[torch.Tensor]:
-    """The cotangents, if the problem asks for gradients."""
-    if request["gradients"] is None:
-        return []
+    """The cotangents; none unless the problem asks for gradients."""
     found: list[Any] = [
         torch.randn(shape, dtype=getattr(torch, dtype), device=device)
-        for shape, dtype in request["gradients"]["cotangents"]
+        for shape, dtype in request["cotangents"]
     ]
     return _guarded(found) if request["guarded"] else found
 
@@ -138,21 +160,20 @@ def _call(
     request: dict[str, Any],
 ) -> Callable[[], object]:
     """Calls the module forward, or forward and backward if the problem asks for gradients."""
-    asked = request["gradients"]
-    if asked is None:
+    if request["gradients"] is None:
         return partial(module, *arguments)
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in asked.items()
-        if name != "cotangents"
-    }
-    wanted = Gradients(**fields)
+    wanted = Gradients(**request["gradients"])
     tensors = {id(each): each for each in pytree.tree_leaves(arguments) if torch.is_tensor(each)}
     leaves = dict(zip(tensors, as_leaves(list(tensors.values()), wanted), strict=True))
     given = pytree.tree_map_only(torch.Tensor, lambda tensor: leaves[id(tensor)], arguments)
     chosen = [each for number, each in enumerate(leaves.values()) if number in wanted.inputs]
     parameters = parameters_named(module, weights, wanted.parameters)
     return partial(ForwardBackward(module, parameters, wanted), *given, [cotangents, chosen])
+
+
+def _warm_up(call: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        call()
 
 
 def _profiled_call(call: Callable[[], object], device: torch.device) -> None:

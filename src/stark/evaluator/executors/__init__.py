@@ -13,9 +13,10 @@ from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import Executor, RequestingExecutor
 from stark.evaluator.executors.cluster import RayExecutor
-from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
+from stark.evaluator.executors.folder import FolderExecutor
 from stark.evaluator.executors.judges import JudgesExecutor
 from stark.evaluator.executors.starting import command, local
+from stark.evaluator.executors.worker import require_requests, serve_folder
 
 WITH_JUDGES: dict[str, Callable[[str, Limits, Tools], JudgesExecutor[Any]]] = {
     "local": local,

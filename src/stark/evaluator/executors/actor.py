@@ -56,7 +56,7 @@ class Host(EndsWhenIdle):
         judge = command or [sys.executable, "-m", "stark.evaluator.judge", "--device", device]
         self._judge = CommandJudge(["env", *environment, *judge], self._notice)
         self._said = ""
-        self._ids = itertools.count(1)
+        self._ids = map(str, itertools.count(1))
         self._drivers: dict[str, float] = {}
         """When each driver was last heard of."""
 
@@ -83,7 +83,7 @@ class Host(EndsWhenIdle):
         """
         self._drivers[driver] = time.monotonic()
         request = request_adapter.validate_json(line)
-        numbered = request.model_copy(update={"id": str(next(self._ids))})
+        numbered = request.model_copy(update={"id": next(self._ids)})
         asked = asyncio.ensure_future(self._judge.ask(numbered, alone))
         self._open[driver].add(asked)
         try:

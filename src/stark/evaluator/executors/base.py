@@ -7,6 +7,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from stark.core.candidate import Candidate
@@ -41,24 +42,20 @@ class Executor(Protocol):
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the problem's reference."""
-        ...
 
     async def evaluate(
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
         """Judge one candidate."""
-        ...
 
     def on(self, device_class: str) -> Executor:
         """The same judges, but only those in whose kind this text occurs: times of other kinds are not comparable.
 
         What this executor is bound to does not matter. It shares everything that this executor has started, and closing it stops nothing.
         """
-        ...
 
     async def close(self) -> None:
         """Stop everything that the executor started."""
-        ...
 
 
 class RequestingExecutor(ABC):
@@ -142,11 +139,8 @@ class RequestingExecutor(ABC):
         if weighing is None:
             return await self._judge(problem, candidate, effort, timed)
         cases: dict[str, Any] = {}
-
-        async def judged(one: Problem) -> Evaluation | Untimed:
-            return await self._judge(one, candidate, effort, timed)
-
-        async with aclosing(self._by_case(problem, judged)) as results:
+        judge = partial(self._judge, candidate=candidate, effort=effort, timed=timed)
+        async with aclosing(self._by_case(problem, judge)) as results:
             async for case, found in results:
                 if not isinstance(found, Correct | Untimed):
                     seconds = seconds_over([*cases.values(), found])

@@ -11,6 +11,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -85,8 +86,7 @@ class Builder(EndsWhenIdle):
 
     async def ping(self) -> None:
         """Learn that a driver may need builds."""
-        with self._needed():
-            pass
+        self._heard = time.monotonic()
 
     async def end(self) -> None:
         """End the build service."""

@@ -16,27 +16,28 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
+from pydantic import NonNegativeInt, PositiveInt
+
 from stark import __version__
-from stark.core.errors import JudgeDied, JudgeUnavailable, UsageError
+from stark.core.base import Frozen
+from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.toolchain import Toolchain
-from stark.evaluator.executors.actor import Greeting, Host, Load
+from stark.evaluator.executors.actor import Host
+from stark.evaluator.executors.actor_judge import ActorJudge, ActorLost, first_line
 from stark.evaluator.executors.builders import Builders, build_nodes
-from stark.evaluator.executors.engine import PING_S, ray, shared_actor
-from stark.evaluator.executors.judges import CLOSED, JudgesExecutor, load_of
+from stark.evaluator.executors.engine import ray, shared_actor
+from stark.evaluator.executors.judges import CLOSED, JudgesExecutor
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
     Hello,
-    JudgeFailed,
-    answer_adapter,
 )
 
 NAMESPACE = f"stark-{__version__}"
@@ -64,10 +65,6 @@ NOTICE_AFTER_S = 10.0
 """Seconds without a ready judge after which a notice is given."""
 
 
-class ActorLost(Exception):
-    """An actor, its node, or its judge died, and no candidate is to blame."""
-
-
 @dataclass
 class Losses:
     """How often one request was lost."""
@@ -88,145 +85,29 @@ class Losses:
         return self.streaks > STREAKS or self.latest - self.began > LOSSES_S
 
 
-class ActorJudge:
-    """An actor, as seen from a driver."""
-
-    def __init__(
-        self,
-        create: Callable[[], Any],
-        on_notice: Callable[[str], None],
-        builders: Mapping[str, Any],
-    ) -> None:
-        """`create` creates the actor, or finds it if another driver has created it. `builders` are actors, by name."""
-        self.failure: JudgeUnavailable | None = None
-        self.greeting: Greeting | None = None
-        """Set while the judge is ready."""
-
-        self.device_class: str | None = None
-        """The kind of machine on which the actor was last ready; None before it was."""
-
-        self._create, self._on_notice, self._builders = create, on_notice, builders
-        self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
-        self._actor: Any = None
-        self._reported = Load(0, [])
-        self._open: list[str] = []
-        """The digest of the problem of each of this driver's requests without an answer."""
-
-        self._starting = asyncio.Lock()
-        self._pinging: asyncio.Task[None] | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether it takes requests."""
-        return self.greeting is not None and self.failure is None
-
-    def may_serve(self, kind: str | None) -> bool:
-        """Whether it is of this kind, or of an unknown one. Any is of kind None."""
-        return self.device_class is None or (kind or "") in self.device_class
-
-    async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """See `Judge.ask`. Only for one that is ready. Raises ActorLost if it is lost, or its judge cannot start again."""
-        if not self.ready:
-            raise self.failure or ActorLost("it was lost before it was asked")
-        self._open.append(request.problem.digest)
-        try:
-            asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
-            try:
-                line, self._reported = await asked
-            except asyncio.CancelledError:
-                ray().cancel(asked)
-                raise
-        except ray().exceptions.RayError as error:
-            self._lose()
-            raise ActorLost(_first_line(error)) from error
-        finally:
-            self._open.remove(request.problem.digest)
-        answer = answer_adapter.validate_json(line)
-        if isinstance(answer, JudgeFailed):
-            raise JudgeDied(answer.error, answer.machine)
-        return answer
-
-    def load(self, problem: str) -> tuple[float, int]:
-        """See `Judge.load`. Counts the requests and problems of all drivers."""
-        requests = len(self._open) + self._reported.others
-        return load_of(requests, self._open, self._reported.problems, problem)
-
-    async def start(self) -> None:
-        """See `Judge.start`. Waits until the cluster has a place for the actor. Raises Ray's errors too."""
-        async with self._starting:
-            if self.failure is not None:
-                raise self.failure
-            if self.greeting is None:
-                self._actor = self._create()
-                greeting = Greeting(*await self._actor.greet.remote(self._builders))
-                if (fault := _fault_of(greeting)) is not None:
-                    self.failure = JudgeUnavailable(fault)
-                    raise self.failure
-                self.greeting = greeting
-                self.device_class = Hello.model_validate_json(greeting.hello).device_class
-                self._pinging = asyncio.create_task(self._ping())
-
-    async def close(self) -> None:
-        """See `Judge.close`. The actor stays for other drivers, and ends by itself when none pings it."""
-        self.failure = JudgeUnavailable(CLOSED)
-        if self._pinging is not None:
-            self._pinging.cancel()
-
-    async def end(self) -> None:
-        """End the judge itself, if it can be reached."""
-        if self.greeting is not None:
-            with suppress(ray().exceptions.RayError):
-                await self._actor.end.remote()
-
-    def _lose(self) -> None:
-        self.greeting, self._reported = None, Load(0, [])
-        if self._pinging is not None:
-            self._pinging.cancel()
-
-    async def _ping(self) -> None:
-        with suppress(ray().exceptions.RayError):  # whoever asks next learns that it is lost
-            while True:
-                self._reported, said = await self._actor.ping.remote(self._driver)
-                self._on_notice(said)
-                await asyncio.sleep(PING_S)
-
-
-@dataclass(frozen=True)
-class Wish:
+class Wish(Frozen):
     """What `ray:ADDRESS?device=cpu&judges=8&cpus=2&builders=1` says."""
 
     address: str | None
     """Of a cluster; None for one on this machine that ends with this process."""
 
-    device: str | None
-    judges: int | None
-    cpus: int
-    builders: int | None
+    device: Literal["cpu", "cuda"] | None = None
+    judges: PositiveInt | None = None
+    cpus: PositiveInt = 1
+    builders: NonNegativeInt | None = None
 
     @classmethod
     def parse(cls, text: str) -> Wish:
         """Read what follows `ray:`. Raises UsageError."""
         address, _, query = text.partition("?")
         try:
-            given = dict(parse_qsl(query, True, True)) if query else {}
-            device = given.pop("device", None)
-            judges = int(given.pop("judges")) if "judges" in given else None
-            cpus = int(given.pop("cpus", 1))
-            builders = int(given.pop("builders")) if "builders" in given else None
-            if (
-                given
-                or device not in (None, "cpu", "cuda")
-                or cpus < 1
-                or (judges is not None and judges < 1)
-                or (builders is not None and builders < 0)
-            ):
-                raise ValueError
+            given = parse_qsl(query, True, True) if query else ()
+            return cls.model_validate({"address": address or None, **dict(given)})
         except ValueError:
             raise UsageError(
                 f"cannot read the executor ray:{text}; write ray, ray:ADDRESS, or for instance "
                 "ray:ADDRESS?device=cpu&judges=8&cpus=2"
             ) from None
-        return cls(address or None, device, judges, cpus, builders)
 
 
 class RayExecutor(JudgesExecutor[ActorJudge]):
@@ -367,10 +248,11 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         """Connect, and create the actors or find them."""
         await asyncio.to_thread(self._connect)
         nodes, gpus = ray().nodes(), int(ray().cluster_resources().get("GPU", 0))
+        alive = sum(bool(node["Alive"]) for node in nodes)
         cuda = self._wish.device == "cuda" or (self._wish.device is None and gpus > 0)
         # On a CPU, builders would take the judges' places, so they must be asked for.
         places = build_nodes(nodes, self._wish.builders if cuda else self._wish.builders or 0)
-        number = self._wish.judges or (gpus if cuda else _alive(nodes) - len(places))
+        number = self._wish.judges or (gpus if cuda else alive - len(places))
         if not number:
             raise JudgeUnavailable(
                 "the Ray cluster has no place for judges now; say how many it should make room for, as in "
@@ -412,12 +294,8 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             where = (
                 f"cannot reach the Ray cluster {address}" if address else "cannot start Ray here"
             )
-            raise JudgeUnavailable(f"{where}: {_first_line(error)}") from error
+            raise JudgeUnavailable(f"{where}: {first_line(error)}") from error
         self._ours = address is None
-
-
-def _alive(nodes: Sequence[Mapping[str, Any]]) -> int:
-    return sum(bool(node["Alive"]) for node in nodes)
 
 
 async def _start(judge: ActorJudge) -> None:
@@ -441,17 +319,3 @@ def _require_answer(address: str) -> None:
     host, _, port = address.rpartition(":")
     if host and "://" not in address and port.isdecimal():
         socket.create_connection((host, int(port)), CONNECT_S).close()
-
-
-def _fault_of(greeting: Greeting) -> str | None:
-    if greeting.version != __version__:
-        return (
-            f"the node {greeting.node} has STARK {greeting.version}, and here is {__version__}; "
-            "install the same version on every node"
-        )
-    return f"on the node {greeting.node}, {greeting.error}" if greeting.error else None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -95,7 +95,7 @@ class Desk:
         """A builder's answer; empty if it is lost, or if the judge hangs up, which cancels the build."""
         builder.requests += 1
         asked = builder.actor.build.remote(request)
-        answer = asyncio.ensure_future(_result(asked))
+        answer: asyncio.Future[bytes] = asyncio.ensure_future(asked)
         hung_up = asyncio.ensure_future(reader.read(1))
         try:
             await asyncio.wait({answer, hung_up}, return_when=asyncio.FIRST_COMPLETED)
@@ -109,8 +109,3 @@ class Desk:
         finally:
             hung_up.cancel()
             builder.requests -= 1
-
-
-async def _result(asked: Any) -> bytes:
-    stream: bytes = await asked
-    return stream

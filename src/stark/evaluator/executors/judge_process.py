@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -24,7 +25,6 @@ from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
     Cancel,
-    Greeting,
     Hello,
     JudgeFailed,
     Notice,
@@ -181,11 +181,11 @@ class JudgeProcess:
 def _checked_hello(line: bytes) -> Hello:
     """Parse `Hello`. Raises JudgeDied if it comes from another version of STARK."""
     try:
-        protocol = Greeting.model_validate_json(line).protocol
+        protocol = json.loads(line).get("protocol")  # which every version has
         if protocol == PROTOCOL:
             return Hello.model_validate_json(line)
         fault = f"the judge uses protocol version {protocol}, not {PROTOCOL}"
-    except ValidationError:
+    except ValueError:
         fault = "the judge's first message cannot be parsed"
     raise JudgeDied(f"{fault}: install the same version of STARK here and where the judge runs")
 

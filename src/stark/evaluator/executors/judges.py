@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from stark.core.errors import DeadlyRequest, JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
@@ -42,66 +42,68 @@ this cost is added for each problem that the judge would have to prepare."""
 CLOSED = "the executor is closed; close it only after its last request, or open another"
 
 
-class Judge(Protocol):
+class Judge(ABC):
     """A judge that an executor sends requests to."""
 
-    failure: JudgeUnavailable | None
-    """Why this judge takes no more requests, not even those that wait for its start; None if it does."""
+    others = 0
+    """The number of open requests that it has from elsewhere."""
+
+    def __init__(self, on_notice: Callable[[str], None]) -> None:
+        self.failure: JudgeUnavailable | None = None
+        """Why this judge takes no more requests, not even those that wait for its start; None if it does."""
+
+        self.device_class: str | None = None
+        """The kind of machine on which it last ran; None until it is known."""
+
+        self.open: list[str] = []
+        """The digest of the problem of each request without an answer. The request may wait for the judge to start."""
+
+        self._on_notice = on_notice
+        self._starting = asyncio.Lock()
 
     @property
-    def device_class(self) -> str | None:
-        """The kind of machine that it runs on; None until it is known."""
-        ...
+    @abstractmethod
+    def kept(self) -> Collection[str]:
+        """Digests of the problems that it keeps prepared."""
 
+    @abstractmethod
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Send a request and return its answer; with `alone`, while the judge does nothing else.
 
         Raises JudgeDied, or JudgeUnavailable if the judge cannot be started.
         """
-        ...
 
-    def load(self, problem: str) -> tuple[float, int]:
-        """See `load_of`."""
-        ...
-
+    @abstractmethod
     async def start(self) -> object:
         """Start the judge if need be. Raises JudgeUnavailable."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Stop the judge. Later requests raise JudgeUnavailable."""
-        ...
 
+    def may_serve(self, kind: str | None) -> bool:
+        """Whether it is of this kind, or of an unknown one. Any is of kind None."""
+        return self.device_class is None or (kind or "") in self.device_class
 
-def load_of(
-    requests: int, problems: Collection[str], kept: Collection[str], problem: str
-) -> tuple[float, int]:
-    """The number of open requests, plus `PREPARING` for each problem that must be prepared; then the number of problems.
-
-    `problems` are those of the open requests, `kept` those that are prepared, and `problem` is that of another request.
-    """
-    unprepared = {*problems, problem}.difference(kept)
-    return requests + PREPARING * len(unprepared), len({*problems, *kept})
+    def load(self, problem: str) -> tuple[float, int]:
+        """What a request for a problem would find: the number of open requests, plus `PREPARING` for each problem that must
+        be prepared; then the number of problems.
+        """
+        unprepared = {*self.open, problem}.difference(self.kept)
+        requests = len(self.open) + self.others
+        return requests + PREPARING * len(unprepared), len({*self.open, *self.kept})
 
 
 OneJudge = TypeVar("OneJudge", bound=Judge)
 
 
-class CommandJudge:
+class CommandJudge(Judge):
     """The judge of one command. It is started at the first request and, if it died, again at the next request."""
 
     def __init__(self, command: Sequence[str], on_notice: Callable[[str], None]) -> None:
+        super().__init__(on_notice)
         self.command = list(command)
-        self.failure: JudgeUnavailable | None = None
         self.process: JudgeProcess | None = None
-        self.device_class: str | None = None
-        """The kind of machine on which it last ran."""
-
-        self._on_notice = on_notice
-        self.open: list[str] = []
-        """The digest of the problem of each request without an answer. The request may wait for the judge to start."""
-
-        self._starting = asyncio.Lock()
         self._gate = asyncio.Lock()
         """Held while a request runs alone, and otherwise only until a request is sent."""
 
@@ -121,13 +123,9 @@ class CommandJudge:
 
     @property
     def kept(self) -> frozenset[str]:
-        """Digests of the problems that it keeps prepared."""
+        """See `Judge.kept`."""
         alive = self.process is not None and self.process.alive
         return self.process.problems if self.process is not None and alive else frozenset()
-
-    def load(self, problem: str) -> tuple[float, int]:
-        """See `Judge.load`."""
-        return load_of(len(self.open), self.open, self.kept, problem)
 
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""
@@ -165,7 +163,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         super().__init__(limits, tools)
         self._judges: list[OneJudge] = []
         self._closed = False
-        self._count = itertools.count(1)
+        self._ids = map(str, itertools.count(1))
 
     @property
     def ready(self) -> int:
@@ -189,7 +187,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         When a judge dies, all its open requests fail. Each is then sent again, alone, to find the requests that
         kill a judge by themselves. Raises JudgeUnavailable if a judge's machine fails meanwhile.
         """
-        numbered = request.model_copy(update={"id": self._next()})
+        numbered = request.model_copy(update={"id": next(self._ids)})
         deaths: list[JudgeDied] = []
         for alone in (False, *[True] * TRIES_ALONE):
             try:
@@ -216,13 +214,10 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         self._closed = True
         await asyncio.gather(*(judge.close() for judge in self._judges))
 
-    def _next(self) -> str:
-        return str(next(self._count))
-
     async def _works_without(self, request: Evaluate) -> bool:
         """Whether a judge can measure the problem's reference. If so, the candidate is at fault."""
         asked = {name: getattr(request, name) for name in ("problem", "limits", "device_class")}
-        probe = Describe(id=self._next(), **asked)
+        probe = Describe(id=next(self._ids), **asked)
         try:
             return isinstance(await self._ask_once(probe, alone=True), Described)
         except JudgeDied:
@@ -237,9 +232,9 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
 
         Raises JudgeDied and JudgeUnavailable. If a judge's machine fails, the others are asked.
         """
-        kinds = {judge: judge.device_class for judge in self._usable(request)}
-        others = {kind for kind in kinds.values() if kind and not _fits(request, kind)}
-        usable = [judge for judge, kind in kinds.items() if kind is None or _fits(request, kind)]
+        asked = self._usable(request)
+        usable = [judge for judge in asked if judge.may_serve(request.device_class)]
+        others = {judge.device_class or "unknown" for judge in asked if judge not in usable}
         failed = [judge for judge in usable if judge.failure is not None]
         failure: JudgeUnavailable | None = None
         death: JudgeDied | None = None
@@ -264,11 +259,6 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         if others and failure is None:
             return refusal(request, others)
         raise failure or JudgeUnavailable(CLOSED)
-
-
-def _fits(request: AnyRequest, kind: str) -> bool:
-    """Whether a machine of this kind may answer."""
-    return (request.device_class or "") in kind
 
 
 class CommandsExecutor(JudgesExecutor[CommandJudge]):

@@ -12,25 +12,18 @@ import re
 import signal
 import sys
 from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from stark.core.errors import UsageError
 from stark.evaluator.candidate.sandbox.layers import left_out
-from stark.evaluator.judge.building.cache import (
-    FOLDER,
-    GIGABYTES,
-    BuildCache,
-    builds_below,
-    cache_folder,
-    locks_below,
-    make_folder,
-    most_gb,
-)
+from stark.evaluator.judge.building.cache import BuildCache, cache_folder, locks_below
 from stark.evaluator.protocol import SERVICE, Hello, Notice
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.machine import Machine
+    from stark.evaluator.judge.processes.forkserver import Forkserver
 
 DEVICES = re.compile(r"auto|(cpu|cuda)(:[0-9]+)?")
 
@@ -38,7 +31,8 @@ DEVICES = re.compile(r"auto|(cpu|cuda)(:[0-9]+)?")
 def main() -> None:
     """Redirect the streams, start the forkserver, import torch meanwhile, measure the device, and relay requests."""
     try:
-        options = _options()
+        device, cache = _device(), BuildCache.opened()
+        left_out()  # raises ValueError if the setting is invalid
     except (UsageError, ValueError) as error:
         sys.exit(str(error))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator handles Ctrl-C
@@ -55,22 +49,24 @@ def main() -> None:
 
     # Idle threads of the judge must not spin on cores that a timed program needs.
     os.environ["OMP_WAIT_POLICY"] = "passive"
+    from stark.evaluator.judge.building.builds import Builds
     from stark.evaluator.judge.building.toolchain import toolchain_of
     from stark.evaluator.judge.lock import Slots
     from stark.evaluator.judge.relay import Relay
-    from stark.evaluator.judge.server import Building, Judge
+    from stark.evaluator.judge.server import Judge
 
-    found, name = _measured(options.device, options.cache, answers)
-    cache = BuildCache(builds_below(options.cache), options.cache_gb * 1e9)
-    slots = Slots(locks_below(options.cache), name, options.builds)
-    toolchain = toolchain_of(cache.root)
-    building = Building(slots, cache, toolchain, options.builders)
-    relay = Relay(
-        lambda pipe, branch: Judge(pipe, branch, found, name, building, options.cache).serve(),
-        forkserver,
-        answers,
-        found.device_class,
-    )
+    found, name = _measured(device, answers)
+    slots = Slots(locks_below(cache_folder()), name, max(1, (os.cpu_count() or 2) // 2))
+    toolchain, service = toolchain_of(cache.root), os.environ.get(SERVICE)
+    gpu = found.sheet.architecture if found.sheet.kind == "cuda" else None
+
+    def serve(pipe: Connection, branch: Forkserver) -> None:
+        place = None if service is None else Path(service)
+        # On a GPU's host, programs are timed while others are built.
+        builds = Builds(cache, gpu, toolchain, branch, place, yields=gpu is not None)
+        Judge(pipe, branch, found, name, builds, slots).serve()
+
+    relay = Relay(serve, forkserver, answers, found.device_class)
     sandbox = {**forkserver.sandbox}
     relay.say(
         Hello(device=found.sheet, versions=found.versions, sandbox=sandbox, toolchain=toolchain)
@@ -80,7 +76,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _measured(device: str, cache: Path, answers: BinaryIO) -> tuple[Machine, str]:
+def _measured(device: str, answers: BinaryIO) -> tuple[Machine, str]:
     """Measure the device in another process: this one must not use it, because a CUDA context does not survive a fork.
 
     Exits if there is no such device.
@@ -94,6 +90,7 @@ def _measured(device: str, cache: Path, answers: BinaryIO) -> tuple[Machine, str
         answers.flush()
 
     ours, theirs = Pipe()
+    cache = cache_folder()
 
     def measure() -> None:
         found, name = machine.find(device)
@@ -112,48 +109,18 @@ def _measured(device: str, cache: Path, answers: BinaryIO) -> tuple[Machine, str
     return measured
 
 
-def _options() -> argparse.Namespace:
-    """Raises UsageError or ValueError if an option or setting is invalid. Runs before torch is imported."""
+def _device() -> str:
+    """The device to serve. Raises UsageError if it cannot be one."""
     parser = argparse.ArgumentParser(prog="python -m stark.evaluator.judge", description=__doc__)
     parser.add_argument(
         "--device",
         default="auto",
         help="cpu, cuda:0, cuda:1, ..., or auto (the first GPU, or the CPU if there is no GPU)",
     )
-    parser.add_argument(
-        "--builds",
-        type=int,
-        default=max(1, (os.cpu_count() or 2) // 2),
-        help="largest number of concurrent builds",
-    )
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=cache_folder(),
-        help=f"folder of the build cache; the environment variable {FOLDER} sets it too",
-    )
-    parser.add_argument(
-        "--cache-gb",
-        type=float,
-        default=most_gb(),
-        help="size limit of the build cache in GB; the environment variable "
-        f"{GIGABYTES} sets it too",
-    )
-    parser.add_argument(
-        "--builders",
-        type=Path,
-        default=os.environ.get(SERVICE),
-        help="socket of a build service, which is asked for each build first; the environment variable "
-        f"{SERVICE} sets it too",
-    )
-    options = parser.parse_args()
-    if not DEVICES.fullmatch(options.device):
-        raise UsageError(
-            f"{options.device!r} is not a device; use cpu, or cuda:0 for the first GPU"
-        )
-    make_folder(options.cache)
-    left_out()
-    return options
+    device: str = parser.parse_args().device
+    if not DEVICES.fullmatch(device):
+        raise UsageError(f"{device!r} is not a device; use cpu, or cuda:0 for the first GPU")
+    return device
 
 
 if __name__ == "__main__":

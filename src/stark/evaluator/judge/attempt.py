@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
 from stark.core.evaluation import (
     BuildFailed,
     Crashed,
-    Effort,
     Evaluation,
     OutOfMemory,
     Phase,
     Rejected,
     TimedOut,
 )
-from stark.core.judging import Limits
 from stark.evaluator.judge.building.complaints import first_errors, is_compile_error
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.child import Patience
@@ -48,10 +45,8 @@ class Attempt:
     """The state of one evaluation: the candidate, its limits, the time spent and the warnings."""
 
     def __init__(self, request: Evaluate, patience: Patience) -> None:
-        self.candidate: Candidate = request.candidate
-        self.limits: Limits = request.limits
-        self.effort: Effort = request.effort
-        self.timed = request.timed
+        self.request, self.candidate = request, request.candidate
+        self.limits, self.effort = request.limits, request.effort
         self.seconds: dict[Phase, float] = {}
         self.warnings: list[str] = []
         self.sandbox: tuple[str, ...] = ()
@@ -60,6 +55,9 @@ class Attempt:
 
         self.phase: Phase = "static"
         self.limit_s = math.inf
+        self.await_imports: Callable[[], None] | None = None
+        """Waits until a tool that was started ahead for this evaluation only waits."""
+
         self.patience = patience
         """How long the judge still waits for the candidate's processes in this phase."""
 

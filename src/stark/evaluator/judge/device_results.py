@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from stark.core.errors import ProblemError
-from stark.evaluator.candidate.arena import Slot, bytes_at, span_bytes
+from stark.evaluator.candidate.arena import Slot, bytes_at
 from stark.evaluator.candidate.driver import Driver
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.shared import SharedSet
@@ -58,15 +58,15 @@ class Places:
         for output, order, (handle, offset, alike) in pairs:
             stride = order if alike is True else output.stride()
             form = Slot(0, output.dtype, tuple(output.shape), tuple(stride))
-            size = span_bytes(form.dtype, form.shape, form.stride)
-            lying.append(self._bytes(str(handle), int(offset), size) if size else _nothing(output))
+            place = str(handle), int(offset), form.size
+            lying.append(self._bytes(*place) if form.size else _nothing(output))
             forms.append(form)
         return self._with_changes(slot, lying, forms)
 
     def in_slot(self, slot: int) -> Results:
         """The results of a call on this slot, which the program copies there."""
         outputs = self._shared.outputs[slot]
-        return self._with_changes(slot, list(map(_bytes_of, outputs)), list(map(_form, outputs)))
+        return self._with_changes(slot, list(map(_bytes_of, outputs)), list(map(Slot.of, outputs)))
 
     def close(self) -> None:
         """Unmap all memory."""
@@ -88,19 +88,21 @@ class Places:
 
     def _with_changes(self, slot: int, lying: list[torch.Tensor], forms: list[Slot]) -> Results:
         changed = [self._shared.inputs[slot][index] for index in self._shared.program.changes]
-        lying, forms = [*lying, *map(_bytes_of, changed)], [*forms, *map(_form, changed)]
+        lying, forms = [*lying, *map(_bytes_of, changed)], [*forms, *map(Slot.of, changed)]
         read = retried(lambda: [torch.empty_like(each) for each in lying])
         return Results(lying, read, forms)
 
 
-def retried(work: Callable[[], Outcome]) -> Outcome:
-    """Run `work`; if memory is short, free torch's cache and run it again."""
+def retried(
+    work: Callable[[], Outcome], free: Callable[[], object] = torch.cuda.empty_cache
+) -> Outcome:
+    """Run `work`; if memory is short, free some and run it again."""
     try:
         return work()
     except (ProblemError, torch.OutOfMemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    torch.cuda.empty_cache()
+    free()
     return work()
 
 
@@ -125,15 +127,11 @@ def load_kernels(device: torch.device) -> None:
     torch.cuda.synchronize(device)
 
 
-def _form(tensor: torch.Tensor) -> Slot:
-    return Slot(0, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
-
-
 def _nothing(like: torch.Tensor) -> torch.Tensor:
     return like.new_empty(0, dtype=torch.uint8)
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """The memory from a tensor's first to its last element."""
-    size = span_bytes(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
+    size = Slot.of(tensor).size
     return bytes_at(tensor.data_ptr(), size, tensor.device) if size else _nothing(tensor)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -77,20 +78,16 @@ class DeviceVisits:
     def measure_empty(self, reference: Visited) -> None:
         """Measure what is subtracted. Call it while no candidate exists."""
         count = self._made.together
-        self._empty(reference, min(2, count))
+        self._until_queued(reference, lambda: self._made.empty(reference, min(2, count)))
         for _ in range(-(-EMPTY_CALLS // count)):
-            self._empty_ms += self._empty(reference, count)
+            made = self._until_queued(reference, lambda: self._made.empty(reference, count))
+            self._empty_ms += made
 
-    def _empty(self, reference: Visited, count: int) -> list[float]:
+    def _until_queued(self, program: Visited, calls: Callable[[], list[float]]) -> list[float]:
         for _ in range(ATTEMPTS):
             with suppress(NotQueued):
-                return self._made.empty(reference, count)
-        raise reference.child.failed("timed_out", "it did not queue its calls in time")
-
-    @property
-    def empty_ms(self) -> float:
-        """Milliseconds that are subtracted from each call."""
-        return median(self._empty_ms)
+                return calls()
+        raise program.child.failed("timed_out", "it did not queue its calls in time")
 
     def visit(
         self,
@@ -105,12 +102,10 @@ class DeviceVisits:
         do not count, so that a program is verified in the very calls that are timed. If the way changes in which the
         program queues its calls, the visit begins again, with others, or it would know them.
         """
-        for _ in range(ATTEMPTS):
-            with suppress(NotQueued):
-                taken = self._visit(program, samples, compare, among)
-                self._random.shuffle(taken)  # a call's place in its group matters a little
-                return tuple(median(taken[first::samples]) for first in range(samples))
-        raise program.child.failed("timed_out", "it did not queue its calls in time")
+        visit = partial(self._visit, program, samples, compare, among)
+        taken = self._until_queued(program, visit)
+        self._random.shuffle(taken)  # a call's place in its group matters a little
+        return tuple(median(taken[first::samples]) for first in range(samples))
 
     def _visit(
         self,
@@ -161,7 +156,7 @@ class DeviceVisits:
         A reference without kernels does not wait for its turn on the device; it gets the least time.
         """
         copying_ms = self._copying_ms if program.child.is_reference and program.copies else 0.0
-        own_ms = call_ms - self.empty_ms - copying_ms
+        own_ms = call_ms - median(self._empty_ms) - copying_ms
         if own_ms < -HANDOFF_SLACK_MS and not program.child.is_reference:
             return call_ms
         return max(own_ms, LEAST_MS)

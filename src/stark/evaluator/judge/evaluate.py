@@ -7,8 +7,7 @@ and propagates.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -35,13 +34,12 @@ from stark.evaluator.judge.building.packing import Received
 from stark.evaluator.judge.measuring import CpuClock, DeviceClock, correct, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
-from stark.evaluator.judge.processes.child import Child, Patience
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
 from stark.evaluator.judge.running import visible
 from stark.evaluator.judge.verifying import verify
-from stark.evaluator.protocol import Evaluate
 from stark.explain.evaluation import evidence
 from stark.languages import language
 
@@ -66,17 +64,6 @@ def check_statically(attempt: Attempt, device: Device) -> None:
         raise Verdict(BuildFailed(error=violation))
 
 
-@contextmanager
-def fetch(attempt: Attempt, builds: Builds) -> Iterator[Received | None]:
-    """The candidate's build, made on another machine; None if there is none. Raises Cancelled."""
-    with ExitStack() as kept:
-        with attempt.during("build"):
-            away = kept.enter_context(
-                builds.away(attempt.candidate, attempt.limits, attempt.patience)
-            )
-        yield away
-
-
 def build(attempt: Attempt, builds: Builds, away: Received | None) -> Built:
     """Compile the candidate's kernels by importing it once, without a device. Raises Verdict."""
     attempt.sandbox = builds.layers
@@ -89,7 +76,7 @@ def build(attempt: Attempt, builds: Builds, away: Received | None) -> Built:
 
 def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation | Untimed:
     """Load and verify a built candidate, then time and profile it if that was asked for. The caller must hold the device."""
-    measure = _measured if attempt.timed else _checked
+    measure = _measured if attempt.request.timed else _checked
     try:
         evaluation: Evaluation | Untimed = measure(attempt, built, prepared)
     except Verdict as verdict:
@@ -111,41 +98,41 @@ def _checked(attempt: Attempt, built: Built, prepared: PreparedReference) -> Unt
 
 def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Correct:
     running = start_references(attempt, prepared)
+    if attempt.effort == "promote" and attempt.await_imports is not None:
+        with attempt.during("tools"):  # what a final check measures counts
+            attempt.await_imports()
     kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
     clock = kind(attempt, running, prepared)
     child = _started(attempt, built, prepared)
     try:
         verified = verify(attempt, child, prepared)
         latency_ms = clock.time(child, verified)
-        profile = (
-            None
-            if attempt.effort == "race"
-            else _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
-        )
+        profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
     finally:
         attempt.output = child.close()
     measured = clock.end(lambda: _started(attempt, built, prepared))
     return correct(attempt, measured, prepared, verified, profile)
 
 
-def generalizes(
-    request: Evaluate,
-    patience: Patience,
+def at_other_shapes(
+    attempt: Attempt,
+    correct: Correct,
     built: Built,
     variants: Iterable[tuple[str, PreparedReference]],
-) -> tuple[bool | None, tuple[str, ...], tuple[str, ...]]:
-    """Return whether a correct candidate is correct at other shapes too, the shapes tried, and a warning per failure.
+) -> Correct:
+    """The evaluation with what is known of other shapes: those that were tried, and a warning per failure.
 
-    `variants` yields each changed constant as text, such as `N = 33`, with the changed problem. The
-    first returned value is None if no variant could be tried. After `SHAPES_S`, two variants are enough.
+    `variants` yields each changed constant as text, such as `N = 33`, with the changed problem. After `SHAPES_S`, two
+    variants are enough.
     """
     tried, failures, begin = [], [], time.monotonic()
+    request = attempt.request.model_copy(update={"effort": "search"})
     for change, prepared in variants:
-        attempt = Attempt(request.model_copy(update={"effort": "search"}), patience)
+        another = Attempt(request, attempt.patience)
         try:
-            child = _started(attempt, built, prepared)
+            child = _started(another, built, prepared)
             try:
-                verify(attempt, child, prepared)
+                verify(another, child, prepared)
             finally:
                 child.close()
         except Verdict as verdict:
@@ -155,7 +142,12 @@ def generalizes(
         tried.append(change)
         if len(tried) > 1 and time.monotonic() - begin > SHAPES_S:
             break
-    return (not failures if tried else None), tuple(tried), tuple(failures)
+    update = {
+        "generalizes": not failures if tried else None,
+        "shapes_tried": tuple(tried),
+        "warnings": (*correct.warnings, *failures),
+    }
+    return correct.model_copy(update=update)
 
 
 def finished(attempt: Attempt, evaluation: Result) -> Result:
@@ -185,10 +177,8 @@ def _started(attempt: Attempt, built: Built, prepared: PreparedReference) -> Chi
         memory_bytes=int(memory_gb * 1e9) if prepared.device.type == "cpu" else None,
         cpu_s=processor_s(seconds),
     )
-    child = prepared.forkserver.fork(
-        Allowance(place, memory_gb, limits.output_kb),
-        arena.descriptor,
-    )
+    allowed = Allowance(place, memory_gb, limits.output_kb)
+    child = prepared.forkserver.fork(allowed, arena.descriptor)
     child.patience = attempt.patience
     try:
         _load(attempt, child, built.source, prepared)
@@ -203,6 +193,14 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
         prepared.shared.renew()
         prepared.settle()
         loaded = prepared.shared.load(child, path, "ModelNew", attempt.limits.load_s)
+    if lacks := loaded.get("unchanged"):
+        first = str(lacks[0] if isinstance(lacks, list) else lacks)[:100]
+        raise Verdict(
+            Incorrect(
+                error=f"ModelNew lacks {first}, which the reference's forward changes; register it under this name, and "
+                "let forward change it as the reference does"
+            )
+        )
     if loaded.get("by_order"):
         attempt.warnings.append(
             "the weights of ModelNew have other names than the reference's; "
@@ -227,7 +225,9 @@ def _profile(
     kind: Literal["cuda", "cpu"],
     latency_ms: float,
 ) -> Profile | None:
-    """Take a profile, or add a warning if none can be taken."""
+    """Take a profile, or add a warning if none can be taken. A race needs none."""
+    if attempt.effort == "race":
+        return None
     try:
         with attempt.during("profile", profile_limit_s(latency_ms)):
             child.go_on()

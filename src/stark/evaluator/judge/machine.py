@@ -14,7 +14,7 @@ import torch
 from stark.core.base import digest
 from stark.core.device import Device, device_class
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.problem.roofline import measure_device, synchronize
+from stark.evaluator.judge.problem.peaks import measure_device, synchronize
 from stark.languages import LANGUAGES, ready_for
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 
@@ -15,11 +14,11 @@ from stark.core.measurement import Measurement
 from stark.core.profile import Profile
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.device_calls import Visited
+from stark.evaluator.judge.device_results import retried
 from stark.evaluator.judge.device_visits import DeviceVisits
 from stark.evaluator.judge.prepared import PreparedReference, differ
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
-from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
@@ -48,9 +47,6 @@ WARM_CALLS = 3
 
 Measured = tuple[Measurement, dict[str, Measurement]]
 """The candidate's measurement and the references' by name."""
-
-
-Outcome = TypeVar("Outcome")
 
 
 class CpuClock:
@@ -213,7 +209,7 @@ class DeviceClock:
         A candidate may have found a way to that process's memory. A few results may differ, such as an index of two
         equal values.
         """
-        ours = self._retried(lambda: self._prepared.program.run(drawn))
+        ours = retried(lambda: self._prepared.program.run(drawn), self._free_memory)
         some = self._prepared.returned
         differs = odd is not None or any(map(differ, ours[some], theirs[some]))
         self._strange = self._strange + 1 if differs else 0
@@ -234,31 +230,25 @@ class DeviceClock:
         """
         prepared = self._prepared
         if trial in self._judged:
-            known = self._retried(lambda: prepared.trials.expected(trial, drawn))
+            known = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
             if prepared.trials.says_something(trial, known):
                 check_results(prepared, ours, changed, odd, drawn, known)
             return
         if odd is None and changed is None:
-            theirs = self._retried(lambda: prepared.program.run(drawn))
-            if not self._retried(lambda: self._compared_by.need_oracle(ours, theirs)):
+            theirs = retried(lambda: prepared.program.run(drawn), self._free_memory)
+            if not retried(lambda: self._compared_by.need_oracle(ours, theirs), self._free_memory):
                 return
             del theirs  # the oracle may need the memory
-        expected = self._retried(lambda: prepared.trials.expected_of(drawn))
+        expected = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
         check_results(prepared, ours, changed, odd, drawn, expected)
 
-    def _retried(self, work: Callable[[], Outcome]) -> Outcome:
-        """Run `work`; if memory is short, free the references' cached memory and run it again."""
-        try:
-            return work()
-        except (ProblemError, torch.OutOfMemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
+    def _free_memory(self) -> None:
+        """Free the cached memory of all processes."""
         for reference in self._running.values():
             reference.give_back(self._limit_s)
         if self._child is not None:
             self._child.ask({"do": "give back"}, self._limit_s)
         torch.cuda.empty_cache()
-        return work()
 
     def _see_it_gone(self) -> None:
         """Wait until the candidate's memory is free again. Warn if it is not: then another program uses the device.

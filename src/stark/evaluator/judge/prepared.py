@@ -23,15 +23,11 @@ from stark.evaluator.judge.device_calls import Visited
 from stark.evaluator.judge.device_visits import time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.roofline import (
-    bandwidth_now,
-    caches_bytes,
-    operations_of,
-    roofline,
-    synchronize,
-)
+from stark.evaluator.judge.problem.peaks import bandwidth_now, caches_bytes, synchronize
+from stark.evaluator.judge.problem.roofline import operations_of, roofline
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
+from stark.evaluator.judge.problem.values import ChangesMore
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import CONTEXT_BYTES, NOMINAL_TRIALS, Room
@@ -96,12 +92,25 @@ class PreparedReference:
         self._resources.callback(self.program.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
         self._described: Reference | None = None
-        self._inspect([Trial.fresh() for _ in range(NOMINAL_TRIALS)])
-        self.shared = self._new_shared_set(CANDIDATE)
-        self._resources.callback(self.shared.close)
-        self.trials.expect_nominal()
-        if not only_nominal:
-            self.trials.add_regimes()
+        nominal = [Trial.fresh() for _ in range(NOMINAL_TRIALS)]
+        while not self._expected(nominal, only_nominal):
+            pass
+
+    def _expected(self, nominal: list[Trial], only_nominal: bool) -> bool:
+        """Compute what is expected. Returns False if the reference turned out to change more than was known."""
+        self._inspect(nominal)
+        with ExitStack() as resources:
+            self.shared = self._new_shared_set(CANDIDATE)
+            resources.callback(self.shared.close)
+            try:
+                self.trials.expect_nominal()
+                if not only_nominal:
+                    self.trials.add_regimes()
+            except ChangesMore as found:
+                self.program.learn(found.inputs, found.state)
+                return False
+            self._resources.push(resources.pop_all())
+        return True
 
     def _inspect(self, nominal: list[Trial]) -> None:
         """Determine the program's fixed properties from the first inputs."""
@@ -134,7 +143,8 @@ class PreparedReference:
         synchronize(self.device)
         self.reference_s = time.monotonic() - begin
         # What gradients are but rounding, another order of sums changes: only outputs must be the same.
-        pairs = zip(outputs[self.returned], again[self.returned], strict=True)
+        some = slice(None) if self.program.differentiation is None else self.returned
+        pairs = zip(outputs[some], again[some], strict=True)
         for first, second in pairs:
             if differ(first, second):
                 raise ProblemError(
@@ -252,10 +262,13 @@ class PreparedReference:
             else:
                 limit_s = limits.time_s + self.slack_s
                 eager = time_alone(self, Visited(running.child, running.shared, limit_s))
+            differentiation = self.program.differentiation
+            own = None if differentiation is None else differentiation.inputs
             self._described = Reference(
                 device=self.sheet,
                 versions=versions,
-                inputs=self.signature.inputs[: self.inputs],
+                # the other tensors of a draw are cotangents
+                inputs=self.signature.inputs[:own],
                 outputs=self.signature.outputs[self.returned],
                 eager=eager,
                 roofline=self.roofline,
@@ -263,9 +276,9 @@ class PreparedReference:
                 profile=reference_profile(
                     lambda: self.started(PROFILED, limits), self.sheet.kind, eager.latency_ms
                 ),
-                error_budgets=self.trials.error_budgets,
+                error_budgets=self.trials.error_budgets[: self._own_results],
                 precision=self.precision,
-                arguments=self.signature.arguments(self.program.differentiation is not None),
+                arguments=self.signature.arguments(differentiation is not None),
             )
         return self._described
 
@@ -275,16 +288,17 @@ class PreparedReference:
         return f"input {index}" if differentiation is None else differentiation.input_name(index)
 
     @property
-    def inputs(self) -> int | None:
-        """The number of the problem's own inputs; the other tensors of a draw are cotangents. None if there are none."""
+    def returned(self) -> slice:
+        """The results that forward returns; the others are gradients and what it changed."""
         differentiation = self.program.differentiation
-        return None if differentiation is None else differentiation.inputs
+        if differentiation is None:
+            return slice(self._own_results)
+        return slice(differentiation.wanted.outputs)
 
     @property
-    def returned(self) -> slice:
-        """The results that forward returns; the others are gradients."""
-        differentiation = self.program.differentiation
-        return slice(None if differentiation is None else differentiation.wanted.outputs)
+    def _own_results(self) -> int:
+        """The number of outputs and gradients."""
+        return len(self.signature.outputs) - len(self.program.state)
 
     def settle(self) -> None:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""

@@ -13,11 +13,9 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import islice
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import torch
 
@@ -25,19 +23,17 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation, Untimed
 from stark.core.precision import Precision
 from stark.core.problem import Problem
-from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.attempt import Attempt, Cancelled, Verdict
 from stark.evaluator.judge.building.builds import Builds
-from stark.evaluator.judge.building.cache import BuildCache, locks_below
+from stark.evaluator.judge.building.cache import cache_folder, locks_below
 from stark.evaluator.judge.building.packing import Received
 from stark.evaluator.judge.evaluate import (
+    at_other_shapes,
     build,
     check_statically,
-    fetch,
     finished,
-    generalizes,
     run,
 )
 from stark.evaluator.judge.lock import DeviceLock, Slots
@@ -54,18 +50,16 @@ from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
-    Answer,
     AnyRequest,
     Cancel,
     Describe,
     Described,
     Evaluate,
     Evaluated,
-    Hello,
     JudgeFailed,
     Notice,
-    PreparedProblems,
     ProblemRefused,
+    Reply,
     RequestRefused,
 )
 
@@ -90,19 +84,6 @@ SHAPES_TRIED = 3
 """Largest number of other shapes at which effort `promote` verifies a candidate: batch, length and width of most problems."""
 
 
-@dataclass(frozen=True)
-class Building:
-    """How a judge's processes build."""
-
-    slots: Slots
-    """One for each concurrent build."""
-
-    cache: BuildCache
-    toolchain: Toolchain
-    service: Path | None
-    """The socket of a build service."""
-
-
 class Judge:
     """Judges candidates for one problem and precision on one device, in a process of its own."""
 
@@ -112,24 +93,16 @@ class Judge:
         forkserver: Forkserver,
         machine: Machine,
         device_name: str,
-        building: Building,
-        cache: Path,
+        builds: Builds,
+        build_slots: Slots,
     ) -> None:
-        """`device_name` is one that no other device has. `cache` is the folder of caches and locks."""
+        """`device_name` is one that no other device has. There is a slot for each concurrent build."""
         self.machine, self.device = machine, machine.device
         self.forkserver = forkserver
         self._pipe, self._pipe_lock = pipe, threading.Lock()
-        self._device_lock = DeviceLock(locks_below(cache), device_name, os.getppid(), self._on_wait)
-        self._build_slots, sheet = building.slots, machine.sheet
-        architecture = sheet.architecture if sheet.kind == "cuda" else None
-        self._builds = Builds(
-            building.cache,
-            architecture,
-            building.toolchain,
-            forkserver,
-            building.service,
-            yields=architecture is not None,  # on a GPU's host, programs are timed meanwhile
-        )
+        locks = locks_below(cache_folder())
+        self._device_lock = DeviceLock(locks, device_name, os.getppid(), self._on_wait)
+        self._builds, self._build_slots = builds, build_slots
         self._counters = Counters(forkserver, self.device)
         self._prepared: PreparedReference | None = None
         self._alone = threading.Event()
@@ -141,7 +114,7 @@ class Judge:
         self._latest: AnyRequest | None = None
         """The latest request that the problem's functions run for; they run for one at a time."""
 
-        self._pool = ThreadPoolExecutor(max_workers=len(building.slots) + 2)
+        self._pool = ThreadPoolExecutor(max_workers=len(build_slots) + 2)
 
     def serve(self) -> None:
         """Answer requests until the pipe closes, then end all that was started."""
@@ -178,7 +151,7 @@ class Judge:
         """Answer one request. An exception that is neither the candidate's nor the problem's fault is the judge's."""
         failed = False
         try:
-            answer = self._answer(request)
+            answer: Reply = self._answer(request)
         except Cancelled:
             answer = RequestRefused(id=request.id, error="it was cancelled")
         except ProblemError as error:
@@ -188,7 +161,7 @@ class Judge:
         del self._open[request.id]
         self._send(answer, last=failed or not machine.works(self.device))
 
-    def _answer(self, request: AnyRequest) -> Answer:
+    def _answer(self, request: AnyRequest) -> Reply:
         named = self.machine.device_class
         if isinstance(request, Describe):
             with self._turn():
@@ -206,17 +179,21 @@ class Judge:
         attempt = Attempt(request, self._open[request.id])
         try:
             check_statically(attempt, self.machine.sheet)
-            with fetch(attempt, self._builds) as away, self._builds.in_use(request.candidate):
-                return self._build_and_run(attempt, request, away)
+            with ExitStack() as kept:
+                with attempt.during("build"):
+                    asked = request.candidate, request.limits, attempt.patience
+                    away = kept.enter_context(self._builds.away(*asked))
+                kept.enter_context(self._builds.in_use(request.candidate))
+                return self._build_and_run(attempt, away)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
 
-    def _build_and_run(
-        self, attempt: Attempt, request: Evaluate, away: Received | None
-    ) -> Evaluation | Untimed:
+    def _build_and_run(self, attempt: Attempt, away: Received | None) -> Evaluation | Untimed:
         """Build a candidate, or take the build that was made away, and run it. Raises Verdict if the build fails."""
+        request = attempt.request
         if request.tools.counters and self._prepared is not None:  # then the device is open
-            self._counters.start(request.limits)
+            self._counters.start(request.candidate.language, request.limits)
+            attempt.await_imports = self._counters.await_imports
         # Timing on a CPU needs all cores, so nothing may be built meanwhile.
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds, away)
@@ -230,11 +207,8 @@ class Judge:
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
                     others = islice(self._variants(prepared), SHAPES_TRIED)
-                    found, tried, failures = generalizes(request, attempt.patience, built, others)
+                    evaluation = at_other_shapes(attempt, evaluation, built, others)
                     del others  # closes the last variant
-                    warnings = (*evaluation.warnings, *failures)
-                    update = {"generalizes": found, "shapes_tried": tried, "warnings": warnings}
-                    evaluation = evaluation.model_copy(update=update)
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
@@ -327,15 +301,12 @@ class Judge:
             raise RuntimeError(f"the device did not answer within {PROBE_S:g} s after a candidate")
 
     def _on_wait(self, waits: bool) -> None:
-        self._send(Notice(text=f"waiting for another judge on {self.device}" if waits else ""))
+        notice = Notice(text=f"waiting for another judge on {self.device}" if waits else "")
+        self._say(Said(notice.model_dump_json().encode()))
 
-    def _send(self, answer: Answer, last: bool = False) -> None:
-        said = Said(answer.model_dump_json().encode(), last=last)
-        if not isinstance(answer, Hello | Notice | PreparedProblems):
-            said = said._replace(answers=answer.id)
-        if self._prepared is not None:
-            said = said._replace(held=self._prepared.held)
-        self._say(said)
+    def _send(self, answer: Reply, last: bool = False) -> None:
+        held = 0.0 if self._prepared is None else self._prepared.held
+        self._say(Said(answer.model_dump_json().encode(), answer.id, held, last))
 
     def _say(self, said: Said) -> None:
         with self._pipe_lock:

@@ -18,8 +18,9 @@ from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.candidate.queued import WORDS_BYTES
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program, same_values
+from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.problem.signature import Signature
+from stark.evaluator.judge.problem.values import same_values
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 
@@ -92,6 +93,7 @@ class SharedSet:
                 "outputs": results,
                 "orders": self.orders,
                 "flags": program.flags,
+                "changes": program.state,
                 "gradients": program.differentiation and program.differentiation.wanted,
             },
             self.files[0],

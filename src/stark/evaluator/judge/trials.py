@@ -18,12 +18,15 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
 from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_of
+from stark.evaluator.judge.problem.constants import STEPS, constant, redrawn
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.regimes import INDICES, REGIMES, changed
+from stark.evaluator.judge.problem.regimes import CONSTANTS, INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
+from stark.evaluator.judge.problem.values import ChangesMore
+from stark.evaluator.judge.problem.weights import nudging, variable
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
@@ -163,7 +166,7 @@ class Trials:
         self.always = list(nominal)
         """Trials that every candidate is verified on."""
 
-        self.replaced = Trial.fresh(replaced=True) if program.has_weights else None
+        self.replaced = Trial.fresh(replaced=True) if variable(program.model) else None
         """The trial with other weights, if the model has any. It counts on the caller to replace them."""
 
         differentiation = program.differentiation
@@ -181,6 +184,12 @@ class Trials:
 
         self._ranges: dict[int, int] = {}
         """The inputs that INDICES draws anew."""
+
+        self._constants: tuple[int, ...] = ()
+        """The inputs that the problem does not draw and that other trials than the nominal ones change."""
+
+        self._step = 0.0
+        """By how much."""
 
         self.error_budgets: tuple[float | None, ...] = ()
         """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
@@ -223,13 +232,19 @@ class Trials:
         )
         self.warnings += self._beyond_budget([each for draw in outputs for each in draw])
 
+    @property
+    def _first_gradient(self) -> int:
+        """The place of the first gradient among the results, behind the outputs."""
+        return len(self._signature.outputs) - len(self._program.state) - self._gradients
+
     def _find_noise(self, draws: Sequence[Sequence[Allowed]]) -> bool:
         """Find the gradients that are nothing but rounding. Returns whether there are any."""
-        begin = len(self._signature.outputs) - self._gradients
+        begin = self._first_gradient
         self._noise = frozenset(
             index
             for index, each in enumerate(zip(*draws, strict=True))
-            if index >= begin and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
+            if begin <= index < begin + self._gradients
+            and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
         )
         return bool(self._noise)
 
@@ -241,11 +256,22 @@ class Trials:
         begin = time.monotonic()
         if self._signature.has_integers:
             self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
+        self._find_constants()
         for trial in self._usable(self._regimes(), keep=True):
             self.always.append(trial)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
         self.warnings += self._degenerate()
+
+    def _find_constants(self) -> None:
+        """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
+        self._constants = constant(*map(self.drawn, self.nominal[:2]))
+        for step in STEPS if self._constants else ():
+            self._step = step
+            for trial in self._usable([CONSTANTS], keep=True):
+                self.always.append(trial)
+                return
+        self._constants = ()
 
     def for_effort(self, effort: Effort) -> Iterator[Trial]:
         """Yield the trials for one candidate.
@@ -287,7 +313,7 @@ class Trials:
 
     def says_something(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
         """Whether the reference is finite and accurate on a trial's inputs, so that other results are wrong."""
-        return trial in self.always or trial.regime is None or self._is_usable(outputs)
+        return trial in self.always or trial.regime is None or self._is_usable(trial, outputs)
 
     def _ways(self, effort: Effort) -> Iterator[Trial]:
         """Yield a trial for each way of calling, if gradients are judged."""
@@ -335,6 +361,9 @@ class Trials:
         self._signature.check(drawn, self._program)
         if trial.mode == "expanded":
             return self._program.with_expanded_cotangents(drawn)
+        own = any(trial.seed == each.seed for each in self.nominal)
+        if trial.regime == CONSTANTS or (trial.regime is None and not own and not trial.replaced):
+            return redrawn(drawn, self._constants, self._step, trial.seed)
         if trial.regime is None:
             return drawn
         if trial.regime == INDICES:
@@ -353,7 +382,7 @@ class Trials:
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
-        outputs = self.expected_of(drawn, bounded=trial.regime is None)
+        outputs = self.expected_of(drawn, bounded=trial.regime in (None, CONSTANTS))
         if (keep or trial.replaced) and self._keeps_all:
             self.kept[trial] = drawn, outputs
         return outputs
@@ -392,9 +421,9 @@ class Trials:
         """Grant gradients that are nothing but rounding an error that is small beside the other gradients."""
         if not self._noise:
             return found
-        begin = len(found) - len(self._program.changes) - self._gradients
+        begin = self._first_gradient
         largest = max(
-            (each.scale for i, each in enumerate(found) if i >= begin and i not in self._noise),
+            (found[i].scale for i in range(begin, begin + self._gradients) if i not in self._noise),
             default=0.0,
         )
         for index in self._noise:
@@ -432,7 +461,7 @@ class Trials:
                 return nudged(tensor, rounding_of(precision, dtype), generator)
 
             near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
-            with self._program.nudging(nudge):
+            with nudging(self._program.model, nudge):
                 outputs = self._program.run(near)
             yield outputs[index]
 
@@ -471,8 +500,10 @@ class Trials:
         """Yield a trial for each regime in which the reference is finite and accurate."""
         for trial in map(Trial.fresh, regimes):
             try:
-                usable = self._is_usable(self.expected(trial, keep=keep))
+                usable = self._is_usable(trial, self.expected(trial, keep=keep))
             except (ProblemError, torch.OutOfMemoryError) as error:
+                if keep and isinstance(error, ChangesMore):
+                    raise
                 if not keep and is_out_of_memory(error):
                     raise  # a running candidate must not be able to prevent a trial by taking memory
                 self.short_of_memory |= is_out_of_memory(error)
@@ -482,9 +513,11 @@ class Trials:
             else:
                 self.kept.pop(trial, None)
 
-    def _is_usable(self, outputs: Sequence[ExpectedTensor]) -> bool:
+    def _is_usable(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
         return all(
-            _is_accurate(each) and (index in self._masked or _is_finite(each))
+            _is_accurate(each)
+            and (index in self._masked or _is_finite(each))
+            and (trial.regime != CONSTANTS or _would_pass(each))
             for index, each in enumerate(outputs)
         )
 
@@ -533,6 +566,11 @@ def _is_accurate(output: ExpectedTensor) -> bool:
     return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
         REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
     )
+
+
+def _would_pass(output: ExpectedTensor) -> bool:
+    """Whether the reference's own output is within the budget."""
+    return output.exact or output.eager_errors.relative_rms <= output.budget
 
 
 def _is_finite(output: ExpectedTensor) -> bool:

@@ -14,8 +14,10 @@ from stark.core.evaluation import Accuracy, Incorrect, Matched
 from stark.core.precision import CLASSES, Precision
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.problem.inputs import Drawn, same_values
+from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.regimes import suggestion
+from stark.evaluator.judge.problem.values import same_values
+from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.trials import Trial
@@ -118,7 +120,7 @@ def _verify_replaced(
     trial: Trial, limit_s: float, attempt: Attempt, child: Child, prepared: PreparedReference
 ) -> list[tuple[Trial, Comparison]]:
     """Verify a call with other weights: nothing may be kept that was computed from the former ones. Then restore them."""
-    with prepared.program.other_weights(trial.seed):
+    with other_weights(prepared.program.model, trial.seed):
         prepared.shared.replace_weights(child, limit_s)
         found = [(trial, each) for each in _verify_on(trial, attempt, child, prepared)]
     prepared.shared.replace_weights(child, limit_s)
@@ -243,9 +245,10 @@ def check_results(
         error = _odd_results(odd, prepared)
         raise Verdict(Incorrect(error=when + error if isinstance(odd, dict) else error))
     changes, differentiation = prepared.program.changes, prepared.program.differentiation
-    names = [f"output {index}" for index in range(len(found) - len(changes))]
+    names = [f"output {index}" for index in range(*prepared.returned.indices(len(found)))]
     if differentiation is not None:
         names = differentiation.result_names
+    names += [f"{name} after the call" for name in prepared.program.state]
     names += [f"input {index} after the call" for index in changes]
     comparisons = [
         _compared(prepared, drawn, found, expected, index) for index in range(len(found))

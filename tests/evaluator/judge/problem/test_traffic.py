@@ -54,7 +54,7 @@ def test_lookups_and_views_read_what_they_show(
     """Indices are made in the call, so they are not read from memory."""
     with torch.no_grad(), Operations("cpu") as operations:
         result = call()
-    operations.returned([result])
+    operations.end([], [result])
 
     table = TABLE.untyped_storage()._cdata
     of_indices = bytes_of(part for part in operations._read if part.storage != table)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,49 @@ def test_a_smaller_limit_can_be_asked_for(tmp_path: Path) -> None:
 
     assert folders.excess(tmp_path) is None
     assert "more than 0.5 GB" == folders.excess(tmp_path, most=512 << 20)
+
+
+@pytest.fixture
+def of_nobody() -> Iterator[Path]:
+    """A folder of the user that runs the test, who is not root: root may read every folder."""
+    folder, user = Path(tempfile.mkdtemp()), os.geteuid()
+    if user == 0:
+        os.chown(folder, 65534, -1)
+        os.seteuid(65534)
+    yield folder
+    os.seteuid(user)
+    for hidden in ("all", "sizes"):
+        (folder / hidden).chmod(0o700)
+    shutil.rmtree(folder)
+
+
+def test_a_folder_that_hides_its_files_is_too_much_and_one_that_is_gone_is_not(
+    of_nobody: Path,
+) -> None:
+    for name in ("all", "sizes"):
+        (of_nobody / name).mkdir()
+        (of_nobody / name / "file").write_bytes(b"x" * 20)
+    said = "folders that cannot be read (Permission denied)"
+
+    assert folders.excess(of_nobody) is None
+    for name, mode in {"all": 0o000, "sizes": 0o400}.items():
+        (of_nobody / name).chmod(mode)
+        assert said == folders.excess(of_nobody), name
+        assert folders.size(of_nobody) == 20
+        (of_nobody / name).chmod(0o700)
+    assert folders.excess(of_nobody / "gone") is None
+
+
+def test_a_path_that_is_too_long_hides_nothing(tmp_path: Path) -> None:
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(20):
+            Path("n" * 250).mkdir()
+            os.chdir("n" * 250)
+        Path("file").write_bytes(b"x" * 20)
+    finally:
+        os.chdir(before)
+
+    assert "folders that cannot be read (File name too long)" == folders.excess(tmp_path)
+    folders.remove(tmp_path)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
+from stark.core.judging import Limits
 from stark.core.profile import STALLS
-from stark.evaluator.judge.tools.counters import MAX_KERNELS, counters_in
+from stark.evaluator.judge.tools import counters as module
+from stark.evaluator.judge.tools.counters import MAX_KERNELS, Counters, counters_in
 from stark.evaluator.judge.tools.running import NotRun, Ran
+from stark.languages import language
 
 SAID = (
     "==PROF== Connected to process 842 (/usr/bin/python3)\n==PROF== Disconnected from process 842\n"
@@ -98,3 +104,49 @@ def test_a_table_that_is_broken_gives_no_counters() -> None:
 def test_a_name_that_is_too_long_for_a_table_ends_no_judge() -> None:
     with pytest.raises(NotRun, match="its CSV output cannot be parsed"):
         counters_in(Ran(table(("x" * 200_000, {})), "", 0))
+
+
+class FakeDesk:
+    """Notes what happens to a tool's process."""
+
+    def __init__(self, *_: object, modules: tuple[str, ...]) -> None:
+        self.modules = modules
+        self.said: list[object] = []
+
+    def await_imports(self) -> None:
+        self.said.append("awaited")
+
+    def run(self, *_: object, abrupt: bool) -> Ran:
+        self.said.append("abrupt" if abrupt else "run")
+        return Ran(table(("good", {})), "", 0)
+
+    def close(self) -> None:
+        self.said.append("closed")
+
+
+def test_one_process_at_a_time_is_started_ahead_with_the_modules_of_the_language(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desks: list[FakeDesk] = []
+
+    def opened(*given: object, **more: Any) -> FakeDesk:
+        desks.append(FakeDesk(*given, **more))
+        return desks[-1]
+
+    monkeypatch.setattr(module, "Desk", opened)
+    monkeypatch.setattr(module, "of_cuda", lambda _: "/usr/bin/ncu")
+    server: Any = None
+    counters = Counters(server, torch.device("cuda", 0))
+    target: Any = SimpleNamespace(language="cuda", limits=Limits())
+
+    counters.await_imports()  # nothing was started
+    counters.start("triton", Limits())
+    counters.start("cuda", Limits())
+    counters.await_imports()
+    (found,) = counters.of(target)
+
+    first, following = desks
+    assert "good" == found.name
+    assert language("triton").preload == first.modules
+    assert ["awaited", "abrupt", "closed"] == first.said
+    assert language("cuda").preload == following.modules and [] == following.said

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.forkserver import Forkserver
-from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
+from stark.evaluator.judge.tools.running import Desk, NotRun, Ran, Target, found
 from support.candidates import PROBLEM
 from support.nodes import CPU
 
@@ -88,6 +89,14 @@ def plain(
     """A program that does nothing special: its folder, and what came of it under the tool."""
     folder = tmp_path_factory.mktemp("plain")
     return folder, ran(prepared, folder)
+
+
+def run_under(
+    command: Callable[[Path], list[str]], target: Target, warm: int, limit_s: float
+) -> Ran:
+    server, device = target.prepared.forkserver, target.prepared.device
+    with closing(Desk(command, server, device, target.limits)) as desk:
+        return desk.run(target, warm, limit_s)
 
 
 def ran(prepared: PreparedReference, folder: Path, then: str = "pass", limit_s: float = 60) -> Ran:
@@ -168,6 +177,35 @@ def test_a_tool_that_cannot_be_started_is_told(prepared: PreparedReference, tmp_
 
     assert 0 != done.code
     assert "cannot start the tool" in done.why()
+
+
+@pytest.mark.slow
+def test_a_process_started_ahead_imports_modules_and_may_exit_without_cleaning_up(
+    prepared: PreparedReference, tmp_path: Path
+) -> None:
+    then = (
+        "import atexit, sys; atexit.register(print, 'cleaned up'); print('colorsys' in sys.modules)"
+    )
+    target = Target(_built(tmp_path, prepared, then), "cpp", prepared, Limits())
+    server, modules = prepared.forkserver, ("not_installed", "colorsys")
+
+    desk = Desk(lambda _: ["env", "DESK=."], server, prepared.device, Limits(), modules=modules)
+    with closing(desk):
+        desk.await_imports()
+        ready = list(server.folder.glob("*/*.ready"))
+        done = desk.run(target, warm=0, limit_s=60, abrupt=True)
+
+    assert 1 == len(ready) and 0 == done.code, done
+    assert "True" in done.printed and "cleaned up" not in done.printed
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_the_imports_of_a_process_that_has_ended(
+    prepared: PreparedReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stark.evaluator.judge.tools.running.IMPORTS_S", 1e9)
+    with closing(Desk(lambda _: ["false"], prepared.forkserver, prepared.device, Limits())) as desk:
+        desk.await_imports()
 
 
 def test_the_reason_is_the_programs_last_error_or_the_tools_first() -> None:

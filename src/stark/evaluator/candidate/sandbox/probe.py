@@ -6,6 +6,7 @@
 import ctypes
 import json
 import os
+import re
 import resource
 import socket
 import sys
@@ -17,18 +18,6 @@ import torch
 import torch.nn as nn
 
 
-def privileges() -> bool:
-    """Whether this thread has root's privileges."""
-    lines = Path("/proc/thread-self/status").read_text().splitlines()
-    return any(int(line.split()[1], 16) for line in lines if line.startswith(("CapPrm", "CapEff")))
-
-
-def interfaces() -> bool:
-    """Whether this thread has a network interface."""
-    lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
-    return any(line.split(":")[0].strip() != "lo" for line in lines)
-
-
 def sees(secret: str) -> bool:
     """Whether the process with this text in its environment is in /proc."""
     for process in Path("/proc").glob("[0-9]*/environ"):
@@ -38,50 +27,33 @@ def sees(secret: str) -> bool:
     return False
 
 
-def signals() -> bool:
-    """Whether this thread may send a signal to another process."""
-    os.kill(-1, 0)
-    return True
-
-
-def touches(outside: str) -> bool:
-    """Whether this thread can change a file's times."""
-    os.utime(outside)
-    return True
-
-
-def reads(outside: str) -> bool:
-    """Whether this thread can read a file."""
-    return bool(Path(outside).read_text())
-
-
-def connects() -> bool:
-    """Whether this thread can open a socket."""
-    with socket.socket():
-        return True
-
-
-def unlimited() -> bool:
-    """Whether this process may write files of any size."""
-    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
-
-
 def breaches(outside: str, secret: str) -> list[str]:
     """The layers of the sandbox that do not hold for this thread."""
-    tries: dict[str, Callable[[], bool]] = {
-        "limits": unlimited,
-        "capabilities": privileges,
-        "network": interfaces,
-        "processes": signals,
+    thread = Path("/proc/thread-self")
+    tries: dict[str, Callable[[], object]] = {  # which raise OSError or return False
+        # files of any size
+        "limits": lambda: resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY,
+        # any of root's privileges
+        "capabilities": lambda: bool(
+            re.search(r"^Cap(Prm|Eff):.*[1-9a-f]", (thread / "status").read_text(), re.MULTILINE)
+        ),
+        # an interface besides the one to this machine itself
+        "network": lambda: bool(
+            re.search(r"^ *(?!lo:)[^\s:]+:", (thread / "net/dev").read_text(), re.MULTILINE)
+        ),
+        # a signal to other processes
+        "processes": lambda: os.kill(-1, 0),
         "proc": lambda: sees(secret),
-        "mounts": lambda: touches(outside),
-        "landlock": lambda: reads(outside),
-        "seccomp": connects,
+        # a file's times
+        "mounts": lambda: os.utime(outside),
+        # a file's contents
+        "landlock": lambda: bool(Path(outside).read_text()),
+        "seccomp": lambda: socket.socket().close(),
     }
     found = []
     for layer, reaches in tries.items():
         with suppress(OSError):
-            if reaches():
+            if reaches() is not False:
                 found.append(layer)
     return found
 

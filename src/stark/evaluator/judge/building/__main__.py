@@ -12,13 +12,7 @@ import threading
 from pathlib import Path
 
 from stark.core.errors import UsageError
-from stark.evaluator.judge.building.cache import (
-    BuildCache,
-    builds_below,
-    cache_folder,
-    make_folder,
-    most_gb,
-)
+from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.service import BuildService
 from stark.evaluator.judge.building.toolchain import toolchain_of
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -32,8 +26,7 @@ def main() -> None:
     parser.add_argument("--builds", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     options = parser.parse_args()
     try:
-        make_folder(cache_folder())
-        cache = BuildCache(builds_below(cache_folder()), most_gb() * 1e9)
+        cache = BuildCache.opened()
     except UsageError as error:
         sys.exit(str(error))
     forkserver, toolchain = Forkserver.start(preloaded()), toolchain_of(cache.root)

@@ -218,7 +218,8 @@ class Builds:
             if failure.kind != "crashed":
                 raise
             # What asks for the device is imported again where there is one. That is too late for a compiler.
-            if not (language(candidate.language).compiles_when_called and _lacks_device(failure)):
+            lacks_device = any(words in failure.error for words in NO_DEVICE)
+            if not (language(candidate.language).compiles_when_called and lacks_device):
                 error = failure.error
         finally:
             output = child.close()
@@ -227,17 +228,10 @@ class Builds:
         return error, output
 
 
-def _lacks_device(failure: ChildFailed) -> bool:
-    """Whether a program failed because it asked for a GPU, of which a build has none."""
-    return any(words in failure.error for words in NO_DEVICE)
-
-
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
-    """The first errors, without the build's paths.
-
-    If the exception does not contain the compiler's errors, the output is searched too.
-    """
-    text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
+    """The first errors, without the build's paths: the compiler's own, if the exception has them, else what it printed."""
+    has_errors = "error:" in raised or "Error" in raised.split(":", 1)[0]
+    text = raised if has_errors and PASSES_FAILED not in raised else f"{raised}\n{printed}"
     return first_errors(built.without_paths(text), source)
 
 
@@ -247,10 +241,3 @@ def processor_s(limit_s: float) -> int:
     The operating system ends a process that uses more, in case the judge itself fails to end it.
     """
     return int(limit_s * (os.cpu_count() or 1)) + 1
-
-
-def _contains_errors(error: str) -> bool:
-    """Whether the exception itself contains the compiler's errors. If not, they were printed."""
-    if PASSES_FAILED in error:
-        return False
-    return "error:" in error or "Error" in error.split(":", 1)[0]

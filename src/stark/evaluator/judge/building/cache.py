@@ -28,26 +28,9 @@ def cache_folder() -> Path:
     return Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "stark")
 
 
-def builds_below(cache: Path) -> Path:
-    """The subfolder for builds."""
-    return cache / "builds"
-
-
 def locks_below(cache: Path) -> Path:
     """The subfolder for locks that the judges of a machine share."""
     return cache / "locks"
-
-
-def make_folder(cache: Path) -> None:
-    """Create the subfolders and check that they are writable. Raises UsageError."""
-    try:
-        for folder in (builds_below(cache), locks_below(cache)):
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise UsageError(
-            f"{cache} cannot be written ({error.strerror}); set {FOLDER} to a writable folder"
-        ) from error
 
 
 def most_gb() -> float:
@@ -69,6 +52,21 @@ class BuildCache:
         self.root = root
         self.most_bytes = most_bytes
 
+    @classmethod
+    def opened(cls) -> BuildCache:
+        """The user's builds. Creates the folders and checks that they are writable. Raises UsageError."""
+        cache, most = cache_folder(), most_gb()
+        found = cls(cache / "builds", most * 1e9)
+        try:
+            for folder in (found.root, locks_below(cache)):
+                folder.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise UsageError(
+                f"{cache} cannot be written ({error.strerror}); set {FOLDER} to a writable folder"
+            ) from error
+        return found
+
     @contextmanager
     def in_use(self, key: str) -> Iterator[None]:
         """Lock the build, mark it as just used, and afterwards remove it if it failed. Others wait for their turn."""
@@ -77,9 +75,7 @@ class BuildCache:
             try:
                 yield
             finally:
-                if not self.complete(
-                    key
-                ):  # failed builds are not kept; they are rebuilt on request
+                if not self.complete(key):  # failed builds are rebuilt on request
                     self._remove(key)
 
     def note(self, key: str) -> None:

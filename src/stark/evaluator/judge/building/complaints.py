@@ -54,9 +54,8 @@ MESSAGES = (
 
 _LOCATED = re.compile(r"^(?P<file>[^\s:()]+)(?P<line>:\d+(?::\d+)?|\(\d+\)): *(?P<says>.*)$")
 _ERROR = re.compile(r"^(fatal |catastrophic )?error\b")
-_TOOL = re.compile(
-    r"^(ptxas|nvlink|nvcc|collect2|\S*ld|\S*\+\+|\S*cc|\S*clang)\b.*\b(error|fatal)\s*:|undefined reference to"
-)
+_TOOL = re.compile(r"^(ptxas|nvlink|collect2|\S*(ld|\+\+|cc|clang))(?!\w)")
+_FAILS = re.compile(r"\b(error|fatal)\s*:")
 _NOISE = re.compile(
     r"^(In file included from |\s+from \S+[:,]$|FAILED:|\[\d+/\d+\] |ninja: |\d+ errors? (detected|generated)|"
     r"ptxas fatal\s+: Ptx assembly aborted)"
@@ -83,7 +82,7 @@ class _Message:
 
     @property
     def is_error(self) -> bool:
-        return _ERROR.match(self.says) is not None or _TOOL.search(self.says) is not None
+        return _ERROR.match(self.says) is not None or _is_of_tool(self.says)
 
 
 def is_compile_error(types: Iterable[str], text: str) -> bool:
@@ -111,11 +110,20 @@ def _messages(text: str) -> Iterator[_Message]:
             place = f"{PurePath(path).name}{located['line']}"
             shown = []
             yield _Message(f"{place}: {says}", says, not path.startswith("/"), shown)
-        elif _TOOL.search(line):
+        elif _is_of_tool(line):
             shown = []
             yield _Message(line.strip(), line, True, shown)
         else:
             shown.append(line.rstrip())
+
+
+def _is_of_tool(line: str) -> bool:
+    """Whether a line is an error that a compiler driver, assembler or linker reports in its own name.
+
+    The two patterns are matched one after the other: as one, they would take a time quadratic in the line's length.
+    """
+    named = _TOOL.match(line) is not None and _FAILS.search(line) is not None
+    return named or "undefined reference to" in line
 
 
 def _compiled(messages: list[_Message], source: str) -> Iterator[str]:
@@ -146,7 +154,7 @@ def _compiled(messages: list[_Message], source: str) -> Iterator[str]:
 
 def _shown(message: _Message, snippet: list[str], source: str) -> Iterator[str]:
     shown = re.sub(r"^\s*\d+ \| ?", "", snippet[0]) if snippet else ""
-    number = _line_of(shown, source)
+    number = source_line([shown], 1, source)
     long = "…" if len(message.text) > LINE_LENGTH else ""
     place = f" (line {number} of the file)" if number is not None else ""
     yield f"{message.text[:LINE_LENGTH]}{long}{place}"
@@ -163,7 +171,7 @@ def _interpreted(text: str, source: str) -> list[str]:
         if _BLOCK.search(line):
             block = len(lines) + 1
         elif block is not None and line.strip() == "^":
-            number = _line_of(lines[-1], source)
+            number = source_line([lines[-1]], 1, source)
             if len(lines) - block > BLOCK_LINES:
                 lines[block:-BLOCK_LINES] = ["    …"]
             line += f" line {number} of the file" if number is not None else ""
@@ -173,13 +181,6 @@ def _interpreted(text: str, source: str) -> list[str]:
         half = TEXT_LINES // 2
         lines = [*lines[:half], f"… {len(lines) - TEXT_LINES} lines …", *lines[-half:]]
     return lines
-
-
-def _line_of(shown: str, source: str) -> int | None:
-    """The number of the source line with this text, or None if not exactly one line has it."""
-    wanted = shown.strip()
-    found = [n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted]
-    return found[0] if wanted and len(found) == 1 else None
 
 
 def source_line(lines: list[str], number: int, source: str) -> int | None:

@@ -27,6 +27,16 @@ IN_PLACE = (
     " (with BACKWARD = True, forward must not change inputs in place; let it return the new values)"
 )
 
+FAULTS = {
+    "detached": "{} has no gradient: forward computes it without autograd (in a kernel, in place, detached or under no_grad); "
+    "compute it in a torch.autograd.Function that has a backward",
+    "attached": "{} has a gradient, which the reference's does not have; detach it, or call ctx.mark_non_differentiable",
+    "missing": "missing: {}; the reference has it. backward returns None for it, or forward uses a detached copy, `.data`, or a "
+    "buffer in place of the parameter",
+    "extra": "not in the reference: {}; return None for it in backward, or detach it",
+}
+"""By field of a `GradientFault`, what it means."""
+
 
 @dataclass(frozen=True)
 class Differentiation:
@@ -126,7 +136,7 @@ class Differentiation:
     def request(self) -> dict[str, Any]:
         """The gradients and the forms of the cotangents, for a program that shares no memory with the judge."""
         forms = [(tuple(f.shape), str(f.dtype).removeprefix("torch.")) for f in self.forms]
-        return asdict(self.wanted) | {"cotangents": forms}
+        return {"gradients": asdict(self.wanted), "cotangents": forms}
 
     @property
     def result_names(self) -> list[str]:
@@ -138,41 +148,19 @@ class Differentiation:
     def fault(self, reported: object) -> str:
         """Describe what a candidate's process reports as a `GradientFault`. Its contents are not trusted."""
         reported = reported if isinstance(reported, dict) else {}
-        outputs, gradients = range(self.wanted.outputs), range(len(self.wanted.present))
-
-        def chosen(name: str, among: range, named: Callable[[int], str]) -> str:
-            numbers = reported.get(name)
+        outputs = range(self.wanted.outputs), "output {}".format
+        gradients = range(len(self.wanted.present)), self.gradient_name
+        kinds = {"detached": outputs, "attached": outputs, "missing": gradients, "extra": gradients}
+        lines = {}
+        for kind, (among, named) in kinds.items():
+            numbers = reported.get(kind)
             numbers = numbers if isinstance(numbers, list) else []
             found = [each for each in numbers if type(each) is int and each in among]
-            return ", ".join(map(named, found))
-
-        detached, attached = (
-            chosen(name, outputs, "output {}".format) for name in ("detached", "attached")
-        )
-        missing, extra = (
-            chosen(name, gradients, self.gradient_name) for name in ("missing", "extra")
-        )
-        lines = []
-        if detached:
-            lines.append(
-                f"{detached} has no gradient: forward computes it without autograd (in a kernel, in place, detached or "
-                "under no_grad); compute it in a torch.autograd.Function that has a backward"
-            )
-        if attached:
-            lines.append(
-                f"{attached} has a gradient, which the reference's does not have; detach it, or call "
-                "ctx.mark_non_differentiable"
-            )
-        if missing and not detached:
-            lines.append(
-                f"missing: {missing}; the reference has it. backward returns None for it, or forward uses a detached "
-                "copy, `.data`, or a buffer in place of the parameter"
-            )
-        if extra:
-            lines.append(
-                f"not in the reference: {extra}; return None for it in backward, or detach it"
-            )
-        return "\n".join(lines) or "the gradients are not those of the reference"
+            if found:
+                lines[kind] = FAULTS[kind].format(", ".join(map(named, found)))
+        if "detached" in lines:  # then its gradients are missing too
+            lines.pop("missing", None)
+        return "\n".join(lines.values()) or "the gradients are not those of the reference"
 
 
 def _names(forward: Callable[..., object], arguments: list[Any], count: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,33 +29,31 @@ from stark.evaluator.candidate.backward import ForwardBackward, GradientFault, a
 from stark.evaluator.candidate.program import (
     filled,
     import_file,
-    leaves_of,
     parameters_named,
 )
+from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.problem.arguments import (
     seed_all,
     serialized,
     unsupported,
     without_overlap,
 )
-from stark.evaluator.judge.problem.gradients import IN_PLACE, SOMETIMES, Differentiation
-from stark.evaluator.judge.verify.oracle import as_real, pieces
+from stark.evaluator.judge.problem.gradients import SOMETIMES, Differentiation
+from stark.evaluator.judge.problem.hints import hint
+from stark.evaluator.judge.problem.values import (
+    ChangesMore,
+    same_values,
+    tensors_of,
+    upcast,
+    versions,
+)
+from stark.evaluator.judge.problem.weights import vary
 
 CONSTRUCTION_SEED = 42
 """Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.
 
-A candidate also gets a copy of the reference's weights, because the judge perturbs them (`PERTURBATION`).
+A candidate also gets a copy of the reference's weights, because the judge perturbs them (`weights.py`).
 """
-
-PERTURBATION = 0.1
-"""Largest relative change of a parameter after construction."""
-
-TAKES_CASE = " (with CASES, get_inputs takes the name of a case as its first argument)"
-NO_GRADIENTS = (
-    " (forward runs under torch.no_grad(); wrap code that needs gradients in "
-    "`with torch.enable_grad():`)"
-)
-
 
 RUNNING: dict[int, tuple[str, float]] = {}
 """By thread, the problem and its function that runs there now, and since when by `time.monotonic`. A thread cannot be
@@ -79,7 +78,11 @@ class Program:
         self.path = folder / "problem.py"
         self.path.write_text(problem.source)
         self.changes: tuple[int, ...] = ()
-        """Indices of the inputs that forward changes in place; set by `run_first`."""
+        """Indices of the inputs that forward changes in place, or may change; set by `run_first`."""
+
+        self.state: tuple[str, ...] = ()
+        """Names of the buffers and parameters that forward changes; set by `run_first`. Calls of this class leave them as
+        they were, and return what they become."""
 
         self.differentiation: Differentiation | None = None
         """The gradients that are results too, if the problem asks for gradients; set by the first `draw`."""
@@ -97,7 +100,7 @@ class Program:
 
         with self._user_code("Model"):
             self.model = self._constructed()
-        self._vary(secrets.randbits(48))
+        vary(self.model, secrets.randbits(48))
 
     def draw(self, seed: int) -> Drawn:
         """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
@@ -147,15 +150,31 @@ class Program:
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
         """Run the reference for the first time.
 
-        Also detect which inputs the reference changes, and whether arguments need the problem's module.
+        Also detect what the reference changes, and whether arguments need the problem's module.
         """
         self.arguments_need_module |= self._needs_module("get_inputs", drawn.arguments)
-        trial = Drawn([tensor.clone() for tensor in drawn.tensors], drawn.arguments)
-        returned = self.run(trial)
-        pairs = enumerate(zip(trial.tensors, drawn.tensors, strict=True))
-        self.changes = tuple(index for index, pair in pairs if not same_values(*pair))
+        given = [tensor.clone() for tensor in drawn.tensors]
+        buffers = {name: each.detach().clone() for name, each in self._saved_buffers().items()}
+        results, inputs, state = self._ran(drawn, given)
+        pairs = enumerate(zip(given, drawn.tensors, strict=True))
+        inputs |= {index for index, pair in pairs if not same_values(*pair)}
+        now = self._saved_buffers()  # a normalization writes to its statistics unseen
+        state |= {
+            name for name, each in buffers.items() if not same_values(each, now.get(name, each))
+        }
         self._flags_known = True
-        return [*returned, *(trial.tensors[index] for index in self.changes)]
+        known = self.changes, self.state
+        self.learn(inputs, state)
+        if known != (self.changes, self.state):
+            return self.run(drawn)
+        return [*results, *(given[index] for index in self.changes)]
+
+    def learn(self, inputs: Collection[int], state: Collection[str]) -> None:
+        """Note what forward changes, besides what is known."""
+        self.changes = tuple(sorted({*self.changes, *inputs}))
+        self.state = tuple(
+            name for name in self.model.state_dict() if name in state or name in self.state
+        )
 
     def run(
         self,
@@ -166,13 +185,44 @@ class Program:
     ) -> list[torch.Tensor]:
         """Run the reference in its own precision, in one of the modes of `candidate/backward.py` if `mode` names one.
 
-        Returns its outputs, then the inputs that it changed in place. `watching` is entered for the call alone.
+        Returns its outputs, what it makes of `state`, then the inputs that it changed in place. `watching` is entered
+        for the call alone. Raises ChangesMore, with the tensors changed, if forward writes to others.
         """
-        torch.manual_seed(seed)
         given = self._given(drawn)
+        returned, inputs, state = self._ran(drawn, given, seed, mode, watching)
+        inputs, state = inputs.difference(self.changes), state.difference(self.state)
+        if inputs or state:
+            raise ChangesMore(self.problem.name, inputs, state)
+        return [*returned, *(given[index] for index in self.changes)]
+
+    def _ran(
+        self,
+        drawn: Drawn,
+        given: list[torch.Tensor],
+        seed: int = 0,
+        mode: str | None = None,
+        watching: AbstractContextManager[object] | None = None,
+    ) -> tuple[list[torch.Tensor], set[int], set[str]]:
+        """What the reference returns for these tensors, and to which of them and of its weights it writes."""
+        torch.manual_seed(seed)
+        weights = self._saved_buffers()
+        if self.differentiation is None:  # else each call renews the parameters' versions
+            weights |= dict(self.model.named_parameters())
+        tensors, names = [*given, *weights.values()], [*range(len(given)), *weights]
+        before = versions(tensors)
         with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
             returned = self._returned(self.model, drawn, given, mode)
-        return [*returned, *(given[index] for index in self.changes)]
+        found = {
+            name
+            for name, former, now in zip(names, before, versions(tensors), strict=True)
+            if former != now
+        }
+        inputs = {name for name in found if isinstance(name, int)}
+        return returned, inputs, {name for name in found if isinstance(name, str)}
+
+    def _saved_buffers(self) -> dict[str, torch.Tensor]:
+        saved = self.model.state_dict()
+        return {name: each for name, each in self.model.named_buffers() if name in saved}
 
     def run_as_constructed(self, drawn: Drawn, stale: Collection[str]) -> list[torch.Tensor]:
         """Run a model of which the weights `stale` are as `__init__` made them, as in a candidate that packs them there."""
@@ -203,19 +253,6 @@ class Program:
             state.data = upcast(state.data)
         return twin
 
-    @contextmanager
-    def nudging(self, nudge: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
-        """Meanwhile the model's weights are moved by a function."""
-        weights = [*self.model.parameters(), *self.model.buffers()]
-        kept = [each.data for each in weights]
-        try:
-            for each in weights:
-                each.data = nudge(each.data)
-            yield
-        finally:
-            for each, former in zip(weights, kept, strict=True):
-                each.data = former
-
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
         given = [upcast(tensor) for tensor in self._given(drawn)]
@@ -230,33 +267,39 @@ class Program:
         given: list[torch.Tensor],
         mode: str | None = None,
     ) -> list[torch.Tensor]:
-        """Call a model, forward and backward if the problem asks for gradients. Returns its results."""
+        """Call a model, forward and backward if the problem asks for gradients. Returns its results.
+
+        Those of `state` come last. The model keeps its values.
+        """
+        if not self.state:
+            return tensors_of(self._called(model, model, drawn, given, mode))
+        stateful = Stateful(model, model, self.state, model.state_dict())
+        call = partial(self._called, stateful.forward, model, drawn, given, mode)
+        returned = tensors_of(stateful.with_state(call))
+        begin = len(returned) - len(self.state)
+        results = [*returned[:begin], *(each.clone() for each in returned[begin:])]
+        stateful.restore()
+        return results
+
+    def _called(
+        self,
+        forward: Callable[..., object],
+        model: torch.nn.Module,
+        drawn: Drawn,
+        given: list[torch.Tensor],
+        mode: str | None,
+    ) -> object:
+        """What a call by `forward` returns, the gradients too."""
         if self.differentiation is None:
-            return tensors_of(model(*filled(drawn.arguments, given)))
+            return forward(*filled(drawn.arguments, given))
         wanted = self.differentiation.wanted
         parameters = parameters_named(model, model.state_dict(), wanted.parameters)
         arguments = filled(drawn.arguments, as_leaves(given, wanted))
-        call = ForwardBackward(model, parameters, wanted)
+        call = ForwardBackward(forward, parameters, wanted)
         returned = call(*arguments) if mode is None else call.in_mode(mode, *arguments)
         if returned and isinstance(returned[0], GradientFault):
             raise ProblemError(f"{self.problem.name}: forward {SOMETIMES}")
-        return tensors_of(returned)
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether the model has state that can be replaced."""
-        return bool(self._variable())
-
-    @contextmanager
-    def other_weights(self, seed: int) -> Iterator[None]:
-        """Meanwhile the model has other weights, the same for the same seed. The former ones wait in the host's memory."""
-        kept = [state.to("cpu", copy=True) for state in self._variable()]
-        self._vary(seed)
-        try:
-            yield
-        finally:
-            for state, value in zip(self._variable(), kept, strict=True):
-                state.copy_(value)
+        return returned
 
     def refusal(self, function: str, reason: str) -> ProblemError:
         """Build an error that names one of the problem's functions and the function's line."""
@@ -306,42 +349,6 @@ class Program:
         except ValueError as error:
             raise self.refusal(function, f"returns {error}") from error
 
-    def _vary(self, seed: int) -> None:
-        """Change the model's state slightly, so that results computed from other values of it are wrong.
-
-        Values are scaled, which keeps their signs, and zeros get an offset. So a candidate that takes the statistics of
-        a normalization for 0 and 1 fails.
-        """
-        torch.manual_seed(seed)
-        for state in self._variable():
-            values = as_real(state) if state.is_floating_point() else state
-            factors = torch.rand(state.shape, device=state.device)
-            noise = PERTURBATION * (2 * factors - 1).to(values.dtype)
-            state.copy_(torch.where(values == 0, noise, values * (1 + noise)))
-
-    def _variable(self) -> list[torch.Tensor]:
-        """Parameters, and those buffers whose values may change, all floating-point or complex.
-
-        A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all are
-        the same: it may be filled later, as a memory is. A buffer with zeros among other numbers may be a mask too.
-        """
-        constants = {
-            name
-            for name, buffer in self.model.named_buffers()
-            if not self._is_statistic(name) and not _may_change(buffer.detach())
-        }
-        state = self.model.state_dict()
-        return [
-            value
-            for name, value in state.items()
-            if name not in constants and isinstance(value, torch.Tensor) and _is_inexact(value)
-        ]
-
-    def _is_statistic(self, buffer: str) -> bool:
-        """Whether a buffer is a normalization's running mean or variance."""
-        owner = self.model.get_submodule(buffer.rpartition(".")[0])
-        return isinstance(owner, torch.nn.modules.batchnorm._NormBase)
-
     @contextmanager
     def _user_code(self, part: str) -> Iterator[None]:
         """Run code of the problem, with its own settings. Its exceptions become ProblemErrors that name the line.
@@ -364,9 +371,9 @@ class Program:
                 if isinstance(error, SyntaxError):
                     lines.append(error.lineno)
                 where = f" line {lines[-1]}:" if lines else ""
-                hint = _hint(str(error), self.problem.declared.backward)
+                advice = hint(str(error), self.problem.declared.backward)
                 raise ProblemError(
-                    f"{self.problem.name}:{where} {part} raised {type(error).__name__}: {error}{hint}"
+                    f"{self.problem.name}:{where} {part} raised {type(error).__name__}: {error}{advice}"
                 ) from error
             finally:
                 RUNNING.pop(thread, None)
@@ -384,58 +391,3 @@ class Program:
             if not self._flags_known:
                 self.flags = flags.current()
             flags.apply(self._judges)
-
-
-def _hint(error: str, backward: bool) -> str:
-    """What to change, for errors that come of how forward is called."""
-    if "does not require grad" in error:
-        return NO_GRADIENTS
-    if "get_inputs() takes 0 positional arguments" in error:
-        return TAKES_CASE
-    return IN_PLACE if backward and "leaf Variable" in error and "in-place" in error else ""
-
-
-def _may_change(buffer: torch.Tensor) -> bool:
-    """Whether a buffer's values are not those of a mask."""
-    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
-        return True  # as before anybody has written to it, such as a scale of ones
-    zeros = buffer == 0
-    return not bool(zeros.any()) and bool((buffer.isfinite() & (buffer != buffer.round())).all())
-
-
-def _is_inexact(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
-def tensors_of(value: object) -> list[torch.Tensor]:
-    """Collect the tensors that forward returned. Raises ProblemError for any other value."""
-    leaves = []
-    for leaf in leaves_of(value):
-        if not isinstance(leaf, torch.Tensor):
-            raise ProblemError(
-                f"forward returns a {type(leaf).__name__}; "
-                "return a tensor, or a tuple, list or dict of tensors"
-            )
-        if (reason := unsupported(leaf)) is not None:
-            raise ProblemError(f"forward returns {reason}")
-        leaves.append(leaf.detach())
-    if not leaves:
-        raise ProblemError("forward returns nothing; return a tensor")
-    return leaves
-
-
-def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, with NaN equal to NaN; compares piece by piece."""
-    if one.is_floating_point() and one.itemsize == 1:  # has no comparison of its own
-        return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
-    return all(
-        torch.equal(ours, theirs) or torch.allclose(ours, theirs, rtol=0, atol=0, equal_nan=True)
-        for ours, theirs in pieces(one, other)
-    )
-
-
-def upcast(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor in double precision if it is floating-point or complex."""
-    if tensor.is_complex():
-        return tensor.to(torch.complex128)
-    return tensor.double() if tensor.is_floating_point() else tensor

@@ -49,6 +49,9 @@ def _large(drawn: torch.Tensor) -> float:
 INDICES = "other integer or boolean"
 """The regime that draws indices and masks anew (`indices.py`)."""
 
+CONSTANTS = "slightly changed constant"
+"""The regime that changes inputs which the problem does not draw (`constants.py`)."""
+
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
     "mixed": _mixed,
@@ -92,6 +95,7 @@ SUGGESTS = {
     "large": "an overflow, or a sum or an approximation outside its range",
     "shifted": "a mean far from zero, or negative values where the problem has few",
     INDICES: "indices or masks that the problem's inputs do not have, but its tables allow",
+    CONSTANTS: "what is kept of an input that get_inputs makes without random numbers, or assumed of it: read it in every call",
 }
 """By regime, what usually makes a kernel fail there that is correct on the problem's own inputs."""
 

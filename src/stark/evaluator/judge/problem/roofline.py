@@ -1,15 +1,10 @@
-"""Measures the device's peaks and computes the roofline: the least time for a reference's work."""
+"""Counts a reference's work and computes the roofline: the least time that the device's peaks allow for it."""
 
 from __future__ import annotations
 
 import math
-import os
-import platform
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -18,30 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 from stark.core.device import Device, Roofline
 from stark.core.precision import DEFAULT, Precision, looser
-from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.flops import flops_of, is_product
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.traffic import Part, bytes_of, moved, nature, parts_of
-from stark.evaluator.judge.processes.placing import Placed
-
-COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
-SIZES = [1 << power for power in range(14, 29)]
-"""Bytes that are moved to measure a CPU's bandwidth: the smaller, the nearer the cache that holds them."""
-
-MATRIX = {"cuda": (1024, 8192), "cpu": (128, 512)}
-"""Sizes of the matrices whose product is measured."""
-
-MOST_S = 0.5
-"""A product that would take longer is not measured: the device has no instructions for its type."""
-
-REPEATS = 4
-"""A measurement is repeated so often. The shortest time counts."""
-
-FIRST_S, LATER_S = 1.0, 0.1
-"""The first judge on a CPU measures each peak, and the bandwidths together, for so long: other programs slow most
-measurements down."""
-
-PAUSE_S = 0.004
 
 ADMITTED: dict[Precision, tuple[str, ...]] = {
     "reference": ("fp32", "tf32x3", "bf16x6"),
@@ -64,68 +38,13 @@ OWN_PRECISION: dict[str, Precision] = {
 PLAUSIBLE_SHARE = 0.8
 """A time below this share of the roofline is implausible. Measurement errors are too small to explain such a time."""
 
-LAUNCHES = 500
-
-
-def measure_device(device: torch.device, first: bool = True) -> Device:
-    """Measure the device, in well under a second for a GPU and about a second for a CPU.
-
-    The `first` measurement of a CPU takes one to four seconds more.
-    """
-    kind = "cuda" if device.type == "cuda" else "cpu"
-    seconds = FIRST_S if first else LATER_S
-    kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
-    peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}
-    peaks["int8"] = _int8_rate(device, peaks["bf16"])
-    with _on_separate_cores() if kind == "cpu" else nullcontext():
-        bandwidth = bandwidth_now(device)
-        if kind == "cpu":
-            each_s = FIRST_S / len(SIZES) if first else 0.0
-            bandwidths = {size: bandwidth_now(device, size // 2, each_s) for size in SIZES}
-    if kind == "cpu":
-        return Device(
-            kind=kind,
-            name=processor.name(),
-            architecture=platform.machine(),
-            processors=len(os.sched_getaffinity(0)),
-            memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
-            last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
-            bandwidth_gb_s=bandwidth,
-            bandwidths_gb_s=bandwidths,
-            peak_tflop_s=peaks,
-            features=processor.features(),
-            l1_kb=processor.data_cache_kb(1),
-            l2_kb=processor.data_cache_kb(2),
-            threads=torch.get_num_threads(),
-            blas=processor.blas(),
-        )
-    found = torch.cuda.get_device_properties(device)
-    peaks["tf32"] = _matrix_rate(device, torch.float32, seconds, tf32=True)
-    return Device(
-        kind=kind,
-        index=device.index or 0,
-        name=found.name,
-        architecture=f"sm_{found.major}{found.minor}",
-        processors=found.multi_processor_count,
-        memory_gb=round(found.total_memory / 1e9, 1),
-        last_level_cache_mb=found.L2_cache_size / 2**20,
-        shared_memory_kb=getattr(found, "shared_memory_per_block_optin", 0) / 1024 or None,
-        bandwidth_gb_s=bandwidth,
-        peak_tflop_s=peaks,
-        launch_us=_launch_us(device),
-    )
-
 
 def operations_of(program: Program, drawn: Drawn, kind: Literal["cuda", "cpu"]) -> Operations:
     """Count the operations of one call of the reference, and the least bytes that it moves."""
-    operations = Operations(kind)
+    operations, model = Operations(kind), program.model
     results = program.run(drawn, watching=operations)
-    operations.returned(results[: len(results) - len(program.changes)])
-    if (
-        not operations.has_read
-    ):  # code without operators, such as a compiled function: it may read all
-        model = program.model
-        operations.read([*drawn.tensors, *model.parameters(), *model.buffers()])
+    given = [*drawn.tensors, *model.parameters(), *model.buffers()]
+    operations.end(given, results[: len(results) - len(program.state) - len(program.changes)])
     return operations
 
 
@@ -212,19 +131,14 @@ class Operations(TorchDispatchMode):
         """Bytes of what is read, each once, of what is written to inputs in place, and of what is returned."""
         return bytes_of(self._read) + bytes_of(self._written)
 
-    @property
-    def has_read(self) -> bool:
-        """Whether any operator read an input, a weight or a constant."""
-        return bool(self._read)
+    def end(self, given: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        """Note what the call returns, unless it was written in place already.
 
-    def read(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Note that the call reads these tensors."""
-        self._read |= set(parts_of(list(tensors)))
-
-    def returned(self, outputs: Iterable[torch.Tensor]) -> None:
-        """Note what the call returns, unless it was written in place already."""
+        Code without operators, such as a compiled function, may read all that it is given.
+        """
         in_place = {part.storage for part in self._written}
-        self._written |= {part for part in parts_of(list(outputs)) if part.storage not in in_place}
+        self._written |= {part for part in parts_of(outputs) if part.storage not in in_place}
+        self._read = self._read or set(parts_of(given))
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -316,148 +230,3 @@ def _allows_tf32(convolving: bool) -> bool:
     older = torch.backends.cudnn if convolving else torch.backends.cuda.matmul
     precision = getattr(newer, "fp32_precision", None)
     return bool(older.allow_tf32) if precision is None else precision == "tf32"
-
-
-def bandwidth_now(
-    device: torch.device, most_bytes: int | None = None, patience_s: float = 0.0
-) -> float:
-    """Measure the bandwidth in GB/s, reads plus writes, with the faster of two streaming operations.
-
-    Copies at most `most_bytes`. A measurement may be too low if the machine is busy, less so with `patience_s`.
-    """
-    copied_bytes = COPY_BYTES[device.type]
-    if most_bytes is not None:
-        copied_bytes = min(copied_bytes, most_bytes)
-    source = torch.ones(max(copied_bytes // 4, 1), device=device)
-    target = torch.empty_like(source)
-    kernels: list[Callable[[], object]] = [
-        lambda: target.copy_(source),
-        lambda: torch.clamp(source, min=0, out=target),
-    ]
-    best = min(_best_s(kernel, device) for kernel in kernels)
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end:
-        time.sleep(PAUSE_S)
-        best = min(best, *(_best_s(kernel, device) for kernel in kernels))
-    return 2 * source.numel() * 4 / best / 1e9
-
-
-def caches_bytes(device: Device) -> float:
-    """Return the total size of the device's caches in bytes."""
-    if device.kind == "cuda":
-        return device.last_level_cache_mb * 2**20
-    return sum(processor.caches_kb().values()) * 1024
-
-
-def _matrix_rate(
-    device: torch.device, dtype: torch.dtype, seconds: float, tf32: bool = False
-) -> float:
-    """Measure TFLOP/s of a square matrix product of random numbers: a small one first, in case this type is emulated."""
-    small, size = MATRIX[device.type]
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = tf32
-    try:
-        with _one_thread():
-            rate = _product_rate(device, dtype, small)
-        if 2 * size**3 / rate / 1e12 > MOST_S:
-            return rate
-        if device.type == "cpu":
-            return _cores_rate(dtype, size, seconds)
-        return max(rate, _product_rate(device, dtype, size))
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
-def _int8_rate(device: torch.device, otherwise: float) -> float:
-    """The same for int8. `otherwise` where PyTorch has no such product: bfloat16 holds these numbers exactly."""
-    try:
-        return _matrix_rate(device, torch.int8, LATER_S)
-    except RuntimeError:
-        return otherwise
-
-
-def _cores_rate(dtype: torch.dtype, size: int, seconds: float) -> float:
-    """Measure TFLOP/s of all of a CPU's threads together, each with products of its own.
-
-    Each thread counts its own processor time. That leaves out the time in which other programs have its core, and no
-    thread waits for another.
-    """
-
-    def rate(_: int) -> float:
-        torch.set_num_threads(1)
-        left = torch.randn(size, size).to(dtype)
-        best_s, end = math.inf, time.monotonic() + seconds
-        while time.monotonic() < end:
-            begin = time.thread_time()
-            _product(left)
-            best_s = min(best_s, time.thread_time() - begin)
-        return 2 * size**3 / best_s / 1e12
-
-    threads = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            return sum(pool.map(rate, range(threads)))
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _product_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
-    left = torch.randn(size, size, device=device).to(dtype)
-    return 2 * size**3 / _best_s(lambda: _product(left), device) / 1e12
-
-
-def _product(left: torch.Tensor) -> torch.Tensor:
-    """A square matrix by itself; in int8 by its transpose, in the order of memory that cuBLAS wants."""
-    return torch._int_mm(left, left.t()) if left.dtype == torch.int8 else left @ left
-
-
-@contextmanager
-def _on_separate_cores() -> Iterator[None]:
-    """Keep each of torch's threads on a core of its own meanwhile (see `Placed`)."""
-    placed = Placed(os.getpid())
-    try:
-        _product_rate(torch.device("cpu"), torch.float32, MATRIX["cpu"][1])
-        placed.settle()
-        yield
-    finally:
-        placed.loosen()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread of the CPU meanwhile: threads wait for each other while other programs run."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _launch_us(device: torch.device) -> float:
-    small = torch.zeros(1, device=device)
-
-    def launch_many() -> None:
-        for _ in range(LAUNCHES):
-            small.zero_()
-
-    launch_many()
-    return _best_s(launch_many, device) / LAUNCHES * 1e6
-
-
-def _best_s(work: Callable[[], object], device: torch.device) -> float:
-    return min(_seconds(work, device) for _ in range(REPEATS))
-
-
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    synchronize(device)
-    begin = time.perf_counter()
-    work()
-    synchronize(device)
-    return time.perf_counter() - begin
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for the device; a no-op on a CPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

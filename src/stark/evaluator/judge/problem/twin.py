@@ -12,7 +12,8 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.program import says_out_of_memory
-from stark.evaluator.judge.problem.inputs import Drawn, Program, upcast
+from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.values import upcast
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.verify.oracle import floor, near
 
@@ -68,7 +69,7 @@ class Twin:
             return outputs if _shapes(outputs) == _shapes(eager) else None
         length = len(eager[0]) if eager[0].dim() else 0
         batched = [t.dim() > 0 and len(t) == length for t in drawn.tensors]
-        if program.changes or length < 2 or not any(batched):
+        if program.changes or program.state or length < 2 or not any(batched):
             return None
         if any(t.dim() == 0 or len(t) != length for t in eager):
             return None

@@ -153,6 +153,10 @@ class Child:
             raise self.failed("crashed", error, names)
         return answer
 
+    def has_ended(self) -> bool:
+        """Whether the child has exited."""
+        return self._exit_code() is not None
+
     def finish(self, limit_s: float) -> int:
         """Wait for the exit of a child that serves no requests, and return its exit code.
 

@@ -5,11 +5,12 @@ Nothing in them is trusted: trees may be deep, unreadable or full of pipes, and 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MAX_BYTES = 8 << 30
@@ -18,21 +19,28 @@ MAX_DEPTH = 40
 """Maximum size, number of files and depth of nesting in a child's folder. Compilers stay far below these
 limits."""
 
+HIDES = {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG}
+"""Errors by which a folder hides what it contains: no permission, which the candidate took away, or too long a path.
+With other errors, the entry is gone."""
+
 
 def excess(folder: Path, elsewhere: int = 0, most: int | None = None) -> str | None:
-    """The first limit that a folder exceeds, in a few words; None if it exceeds none.
+    """The first limit that a folder exceeds, in a few words; None if it exceeds none. No folder may hide its files.
 
     `elsewhere` is the number of bytes that are stored elsewhere and count too, `most` a limit in place of `MAX_BYTES`.
     """
     most = most or MAX_BYTES
-    for files, (entry, depth) in enumerate(entries(folder), start=1):
-        if depth > MAX_DEPTH:
-            return f"folders nested more than {MAX_DEPTH} deep"
-        if files > MAX_FILES:
-            return f"more than {MAX_FILES:,} files"
-        elsewhere += _bytes(entry)
-        if elsewhere > most:
-            break
+    try:
+        for files, (entry, depth) in enumerate(entries(folder, strict=True), start=1):
+            if depth > MAX_DEPTH:
+                return f"folders nested more than {MAX_DEPTH} deep"
+            if files > MAX_FILES:
+                return f"more than {MAX_FILES:,} files"
+            elsewhere += _bytes(entry, strict=True)
+            if elsewhere > most:
+                break
+    except OSError as error:
+        return f"folders that cannot be read ({os.strerror(error.errno or 0)})"
     return f"more than {most / 1e9:.1f} GB" if elsewhere > most else None
 
 
@@ -68,20 +76,33 @@ def remove(folder: Path) -> None:
         raise OSError(f"the judge cannot remove {folder}; remove it by hand and start again")
 
 
-def entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:
-    """Everything below a folder, each entry with its depth. Parents come first; links are not followed."""
+def entries(folder: Path, strict: bool = False) -> Iterator[tuple[os.DirEntry[str], int]]:
+    """Everything below a folder, each entry with its depth. Parents come first; links are not followed.
+
+    With `strict`, raises OSError for a folder that hides what it contains.
+    """
     waiting = [(str(folder), 1)]
     while waiting:
         path, depth = waiting.pop()
-        with suppress(OSError), os.scandir(path) as entries:
+        with _forgiving(strict), os.scandir(path) as entries:
             for entry in entries:
                 yield entry, depth
                 if entry.is_dir(follow_symlinks=False) and depth <= MAX_DEPTH:
                     waiting.append((entry.path, depth + 1))
 
 
-def _bytes(entry: os.DirEntry[str]) -> int:
-    with suppress(OSError):  # removed meanwhile
+@contextmanager
+def _forgiving(strict: bool) -> Iterator[None]:
+    """Ignore errors of entries that are gone and, unless `strict`, of those that are hidden."""
+    try:
+        yield
+    except OSError as error:
+        if strict and error.errno in HIDES:
+            raise
+
+
+def _bytes(entry: os.DirEntry[str], strict: bool = False) -> int:
+    with _forgiving(strict):
         if entry.is_file(follow_symlinks=False):
             return entry.stat(follow_symlinks=False).st_size
     return 0

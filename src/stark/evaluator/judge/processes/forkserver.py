@@ -24,9 +24,12 @@ from stark.evaluator.judge.processes.output import Output
 SERVER_S = 150.0
 """Seconds that the forkserver may take to answer. It imports torch before its first answer."""
 
-FORKSERVER_ENVIRONMENT = {
-    # Importing tvm_ffi must not initialize CUDA, which would break it in forked children.
+BEFORE_IMPORTS = {
+    # Importing tvm_ffi must not initialize CUDA: this would break it in forked children, and use a device too early.
     "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
+}
+FORKSERVER_ENVIRONMENT = {
+    **BEFORE_IMPORTS,
     # Make malloc keep freed memory, as in any process that has run for a while. Otherwise the
     # heap's layout decides by chance whether large tensors are faulted in page by page on every
     # call. That made a program up to three times slower in one process than in another.

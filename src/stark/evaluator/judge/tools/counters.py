@@ -17,6 +17,7 @@ from stark.core.profile import STALLS, KernelCounters
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.tools.running import Desk, NotRun, Ran, Target, found
+from stark.languages import language
 from stark.languages.tools import of_cuda
 
 LIMIT_S = 120.0
@@ -59,20 +60,34 @@ class Counters:
         self._desk: Desk | None = None
         self._lock = threading.Lock()
 
-    def start(self, limits: Limits) -> None:
-        """Start the next process, unless it has been started. Does nothing on a machine without the tool."""
+    def start(self, written_in: str, limits: Limits) -> None:
+        """Start the next process, unless it has been started. Does nothing on a machine without the tool.
+
+        It imports what candidates in the language `written_in` import, and serves candidates in all languages.
+        """
         with self._lock:
             if self._desk is None and self._device.type == "cuda" and of_cuda("ncu") is not None:
-                self._desk = Desk(_command, self._server, self._device, limits)
+                self._desk = self._started(written_in, limits)
+
+    def await_imports(self) -> None:
+        """Wait until a process that was started only waits: then it disturbs no program that is timed."""
+        desk = self._desk  # only the thread whose turn it is closes it, and that one is here
+        if desk is not None:
+            desk.await_imports()
 
     def of(self, target: Target) -> tuple[KernelCounters, ...]:
         """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""
         with self._lock:
             desk, self._desk = self._desk, None
-        with closing(desk or Desk(_command, self._server, self._device, target.limits)) as used:
-            ran = used.run(target, WARM, LIMIT_S)
-        self.start(target.limits)  # only now: it would slow this one down
+        with closing(desk or self._started(target.language, target.limits)) as used:
+            # Nsight Compute has a kernel's counters before the kernel's launch returns.
+            ran = used.run(target, WARM, LIMIT_S, abrupt=True)
+        self.start(target.language, target.limits)  # only now: it would slow this one down
         return counters_in(ran)
+
+    def _started(self, written_in: str, limits: Limits) -> Desk:
+        modules = language(written_in).preload
+        return Desk(command, self._server, self._device, limits, modules=modules)
 
 
 def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
@@ -96,7 +111,8 @@ def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
     return tuple(sorted(found, key=lambda kernel: -kernel.time_ms)[:MAX_KERNELS])
 
 
-def _command(log: Path) -> Sequence[str]:
+def command(log: Path) -> Sequence[str]:
+    """Nsight Compute's command line, without the program. Raises NotRun."""
     stalls = (_STALL.format(name) for name in STALLS)
     metrics = [_TIME, _READ, _WRITTEN, _CONFLICTS, _SHARED, _BETWEEN, *_SHARES.values(), *stalls]
     return [

@@ -26,7 +26,7 @@ from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.building.complaints import source_line
 from stark.evaluator.judge.processes.folders import remove
 from stark.evaluator.judge.processes.output import printable
-from stark.evaluator.judge.tools.running import Desk, NotRun, Ran, Target
+from stark.evaluator.judge.tools.running import LONGEST, Desk, NotRun, Ran, Target
 
 CHECKS = ("AddressSanitizer", "UndefinedBehaviorSanitizer")
 
@@ -36,8 +36,8 @@ LIMIT_S = 180.0
 OUTPUT_KB = 4096
 """Kilobytes of output to keep: the findings are there, among what the candidate prints."""
 
-SHOWN, LONGEST, LONGEST_CODE = 3, 400, 160
-"""Maximum numbers of findings to report, of characters per finding, and of characters of a source line."""
+SHOWN, LONGEST_CODE = 3, 160
+"""Maximum numbers of findings to report, and of characters of a source line."""
 
 MOST_SOURCE_BYTES = 4 << 20
 """A larger source file, which the candidate's build wrote, is not read."""
@@ -86,7 +86,7 @@ _ADDRESS = re.compile(r"ERROR: AddressSanitizer:? (?P<kind>.+)")
 _ACCESS = re.compile(r"^(READ|WRITE) of size (\d+) at (0x[0-9a-f]+)", re.MULTILINE)
 _SIGNAL = re.compile(r"caused by a (READ|WRITE) memory access")
 _BESIDE = re.compile(
-    r"is located (?P<bytes>\d+) bytes (?P<side>to the right of|to the left of|after|before|inside of) "
+    r"is located (?P<bytes>\d+) bytes (?:(?P<past>to the right of|after)|(?P<before>to the left of|before)|inside of) "
     r"(?P<what>\d+-byte region|global variable '[^']*')"
 )
 _VARIABLE = re.compile(r"'(?P<name>[^']*)'(?: \(line \d+\))? <== Memory access at offset")
@@ -136,11 +136,7 @@ def found_in(ran: Ran, work: Path, source: str) -> list[str]:
             own.append(printable(f"{what} at {shown}{detail}")[:LONGEST])
     if own:
         return list(dict.fromkeys(own))[:SHOWN]
-    if others:
-        reason = f"it reported errors only in a library: {others[0]}"
-        raise NotRun(printable(reason)[:LONGEST])
-    if ran.code != 0:
-        raise NotRun(f"the program failed under the tool: {ran.why()}")
+    ran.require_clear(others, "a library")
     if unchecked := _UNCHECKED.search(ran.printed):
         reason = f"it loaded {unchecked[1]}, which was built neither by tvm-ffi nor by torch"
         raise NotRun(printable(reason)[:LONGEST])
@@ -232,7 +228,10 @@ def _reports(text: str) -> Iterator[tuple[str, str, list[str]]]:
         if kind.startswith(_LIMITS_OF_THE_TOOL):
             raise NotRun(f"the checks need more memory than there is: {kind}")
         frames = _frames(report[max(report.find("\n    #0 ") + 1, 0) :])
-        yield _what(kind, report), _where(report, _inputs(text)), frames
+        inputs = [
+            Guarded(int(at, 16), int(size), form) for at, size, form in _GUARDED.findall(text)
+        ]
+        yield _what(kind, report), _where(report, inputs), frames
 
 
 def _frames(text: str) -> list[str]:
@@ -265,16 +264,11 @@ def _where(report: str, inputs: list[Guarded]) -> str:
             if place := _beside(each, address, length):
                 return f", {place} of the input {each.form}"
     if beside := _BESIDE.search(report):
-        side = {
-            "to the right of": "past the end of",
-            "after": "past the end of",
-            "to the left of": "before the start of",
-            "before": "before the start of",
-            "inside of": "after the start of",
-        }[beside["side"]]
+        side = "past the end" if beside["past"] else "after the start"
+        side = "before the start" if beside["before"] else side
         region = beside["what"].removesuffix("-byte region")
         what = f"a buffer of {region} bytes" if region.isdigit() else region
-        return f", {beside['bytes']} bytes {side} {what}"
+        return f", {beside['bytes']} bytes {side} of {what}"
     if variable := _VARIABLE.search(report):
         return f", outside of the variable '{variable['name']}'"
     return ""
@@ -291,12 +285,6 @@ def _beside(given: Guarded, address: int, length: int) -> str | None:
     if past < 0 < past + length and before <= 0:
         return f"up to {past + length} bytes past the end"
     return None
-
-
-def _inputs(text: str) -> list[Guarded]:
-    return [
-        Guarded(int(start, 16), int(size), form) for start, size, form in _GUARDED.findall(text)
-    ]
 
 
 def _is_passed_over(place: str) -> bool:

@@ -14,15 +14,17 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from stark.core.judging import Limits
 from stark.evaluator.candidate.confine import Place
+from stark.evaluator.candidate.under_tool import READY
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
@@ -30,7 +32,7 @@ from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import remove
-from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.processes.forkserver import BEFORE_IMPORTS, Forkserver
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import visible
 from stark.evaluator.judge.shared import DEVICE_SHARE, in_child
@@ -39,6 +41,12 @@ from stark.languages.tools import of_cuda
 
 TOOL_GB = 24.0
 """Gigabytes of host memory for a tool itself. A memory checker needs much: it keeps a state for every byte."""
+
+IMPORTS_S, POLL_S = 20.0, 0.02
+"""Maximum number of seconds to wait for a program's imports, and seconds between two looks."""
+
+LONGEST = 400
+"""Maximum number of characters of a finding."""
 
 MAX_REASON_CHARS = 300
 """Maximum length, in characters, of the reason why a tool failed."""
@@ -89,6 +97,14 @@ class Ran:
         said = raised or errors or lines or printed or [f"it exited with code {self.code}"]
         return printable(said[-1])[:MAX_REASON_CHARS]
 
+    def require_clear(self, others: Sequence[str], where: str) -> None:
+        """Raise NotRun if there were `others`, errors that are not the candidate's, or if the program failed."""
+        if others:
+            reason = f"it reported errors only in {where}: {others[0]}"
+            raise NotRun(printable(reason)[:LONGEST])
+        if self.code != 0:
+            raise NotRun(f"the program failed under the tool: {self.why()}")
+
 
 def found(tool: str) -> str:
     """The path of a tool. Raises NotRun if it is not installed."""
@@ -99,7 +115,7 @@ def found(tool: str) -> str:
 
 
 class Desk:
-    """One tool, which has started a process that waits for its program. To import torch takes that process seconds."""
+    """One tool, which has started a process that waits for its program. That process takes seconds to import torch."""
 
     def __init__(
         self,
@@ -109,24 +125,39 @@ class Desk:
         limits: Limits,
         variables: Mapping[str, str] | None = None,
         output_kb: int | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         """`command` returns the tool's command line for a given log file. Raises NotRun.
 
-        `output_kb` replaces the limit of the kept output, for a tool that reports in the program's output.
+        `output_kb` replaces the limit of the kept output, for a tool that reports in the program's output. The process
+        imports `modules` while it waits.
         """
         self._folder = Path(tempfile.mkdtemp(dir=server.folder))
         self._log, self._scratch = self._folder / "log", self._folder / "scratch"
         self._scratch.mkdir()
-        environment = {**_environment(self._folder, device), **(variables or {})}
+        environment = {**_environment(self._folder, device), **BEFORE_IMPORTS, **(variables or {})}
         self._allowed = Allowance(
             Place(str(self._folder), environment),
             memory_gb=limits.memory_gb + TOOL_GB,
             output_kb=output_kb or limits.output_kb,
         )
         self._request = self._folder / "request.json"
-        program = ["-P", "-s", "-m", "stark.evaluator.candidate.under_tool", str(self._request)]
+        program = [
+            "-P",
+            "-s",
+            "-m",
+            "stark.evaluator.candidate.under_tool",
+            str(self._request),
+            *modules,
+        ]
         line = [*command(self._log), sys.executable, *program]
         self._child = server.fork(self._allowed, command=line)
+
+    def await_imports(self) -> None:
+        """Wait until the process only waits, so that it disturbs no program that is timed."""
+        ready, deadline = self._request.with_suffix(READY), time.monotonic() + IMPORTS_S
+        while not (ready.exists() or self._child.has_ended()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def run(
         self,
@@ -135,25 +166,28 @@ class Desk:
         limit_s: float,
         changed: Mapping[str, str | None] | None = None,
         guarded: bool = False,
+        abrupt: bool = False,
     ) -> Ran:
         """Run a candidate. `warm` calls precede the profiled call. Raises NotRun, for instance after `limit_s` seconds.
 
         `changed` has environment variables to set or, with None, to remove before the candidate's code runs. With
-        `guarded`, the candidate's inputs lie in memory with guards around it.
+        `guarded`, the candidate's inputs lie in memory with guards around it. With `abrupt`, its process exits without
+        cleaning up, which is faster and gives no tool a chance to report anything at the end.
         """
         prepared, built = target.prepared, target.built
         self._allowed.watched.append(built.work)
         extra = language(target.language).environment(built.work, prepared.architecture)
-        asked = {
+        asked: dict[str, Any] = {
             "problem": str(prepared.program.path),
             "program": str(built.source),
             "device": in_child(prepared.device),
             "memory_fraction": DEVICE_SHARE,
             "seed": CONSTRUCTION_SEED,
             "warm": warm,
-            "gradients": prepared.program.differentiation
-            and prepared.program.differentiation.request(),
+            "gradients": None,
+            "cotangents": [],
             "guarded": guarded,
+            "abrupt": abrupt,
             "layers": prepared.forkserver.layers(),
             "folder": str(built.work),
             "scratch": str(self._scratch),
@@ -163,6 +197,8 @@ class Desk:
                 **(changed or {}),
             },
         }
+        if prepared.program.differentiation is not None:
+            asked |= prepared.program.differentiation.request()
         part = self._request.with_suffix(".part")
         part.write_text(json.dumps(asked))
         part.rename(self._request)
@@ -178,20 +214,6 @@ class Desk:
         """End the tool and its process."""
         self._child.close()
         remove(self._folder)  # candidates wrote below it, so a plain rmtree may fail
-
-
-def run_under(
-    command: Callable[[Path], Sequence[str]],
-    target: Target,
-    warm: int,
-    limit_s: float,
-    variables: Mapping[str, str] | None = None,
-) -> Ran:
-    """Start a tool and run a candidate under it. Raises NotRun."""
-    prepared = target.prepared
-    desk = Desk(command, prepared.forkserver, prepared.device, target.limits, variables)
-    with closing(desk):
-        return desk.run(target, warm, limit_s)
 
 
 def _read(log: Path) -> str:

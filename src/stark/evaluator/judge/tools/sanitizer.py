@@ -10,19 +10,20 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from stark.core.bottleneck import kernel_name
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import is_of_library
-from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
+from stark.evaluator.judge.tools.running import LONGEST, Desk, NotRun, Ran, Target, found
 
 LIMIT_S = 180.0
 """Seconds that each check may take. A check makes kernels up to a hundred times slower."""
 
-SHOWN, LONGEST, PRINTED = 3, 400, 50
-"""Maximum numbers of findings to report, of characters per finding, and of errors that the tool prints."""
+SHOWN, PRINTED = 3, 50
+"""Maximum numbers of findings to report, and of errors that the tool prints."""
 
 LONGEST_RECORD = 4_000
 """Only this many characters of each record in the log are parsed."""
@@ -51,7 +52,9 @@ def checks(language: str) -> tuple[str, ...]:
 
 def findings(target: Target, check: str) -> list[str]:
     """The errors that one check finds in the candidate's own kernels, most frequent first. Raises NotRun."""
-    ran = run_under(partial(_command, check), target, warm=0, limit_s=LIMIT_S, variables=VARIABLES)
+    server, device = target.prepared.forkserver, target.prepared.device
+    with closing(Desk(partial(_command, check), server, device, target.limits, VARIABLES)) as desk:
+        ran = desk.run(target, 0, LIMIT_S)
     return found_in(ran, target.built.source.read_text())
 
 
@@ -75,11 +78,7 @@ def found_in(ran: Ran, source: str) -> list[str]:
             + (f" ({len(details)} times)" if len(details) > 1 else "")
             for shown, details in sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
         ]
-    if others:
-        reason = f"it reported errors only in a library's kernel: {others[0]}"
-        raise NotRun(printable(reason)[:LONGEST])
-    if ran.code != 0:
-        raise NotRun(f"the program failed under the tool: {ran.why()}")
+    ran.require_clear(others, "a library's kernel")
     if int(counted[1]) != 0:
         raise NotRun(f"it counted {counted[1]} errors without naming a kernel: {ran.why()}")
     return []

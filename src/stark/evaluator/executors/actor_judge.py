@@ -1,0 +1,129 @@
+"""An actor with a judge in a Ray cluster, as seen from a driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from stark import __version__
+from stark.core.errors import JudgeDied, JudgeUnavailable
+from stark.evaluator.executors.actor import Greeting
+from stark.evaluator.executors.engine import PING_S, ray
+from stark.evaluator.executors.judges import CLOSED, Judge
+from stark.evaluator.protocol import Answer, AnyRequest, Hello, JudgeFailed, answer_adapter
+
+
+class ActorLost(Exception):
+    """An actor, its node, or its judge died, and no candidate is to blame."""
+
+
+class ActorJudge(Judge):
+    """The judge of one actor. Drivers share the actors of a cluster."""
+
+    def __init__(
+        self,
+        create: Callable[[], Any],
+        on_notice: Callable[[str], None],
+        builders: Mapping[str, Any],
+    ) -> None:
+        """`create` creates the actor, or finds it if another driver has created it. `builders` are actors, by name."""
+        super().__init__(on_notice)
+        self.greeting: Greeting | None = None
+        """Set while the judge is ready."""
+
+        self._create, self._builders = create, builders
+        self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
+        self._actor: Any = None
+        self._kept: list[str] = []
+        self._pinging: asyncio.Task[None] | None = None
+
+    @property
+    def kept(self) -> list[str]:
+        """See `Judge.kept`: as the actor last reported."""
+        return self._kept
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes requests."""
+        return self.greeting is not None and self.failure is None
+
+    async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
+        """See `Judge.ask`. Only for one that is ready. Raises ActorLost if it is lost, or its judge cannot start again."""
+        if not self.ready:
+            raise self.failure or ActorLost("it was lost before it was asked")
+        self.open.append(request.problem.digest)
+        try:
+            asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
+            try:
+                line, load = await asked
+            except asyncio.CancelledError:
+                ray().cancel(asked)
+                raise
+        except ray().exceptions.RayError as error:
+            self._lose()
+            raise ActorLost(first_line(error)) from error
+        finally:
+            self.open.remove(request.problem.digest)
+        self.others, self._kept = load
+        answer = answer_adapter.validate_json(line)
+        if isinstance(answer, JudgeFailed):
+            raise JudgeDied(answer.error, answer.machine)
+        return answer
+
+    async def start(self) -> None:
+        """See `Judge.start`. Waits until the cluster has a place for the actor. Raises Ray's errors too."""
+        async with self._starting:
+            if self.failure is not None:
+                raise self.failure
+            if self.greeting is None:
+                self._actor = self._create()
+                greeting = Greeting(*await self._actor.greet.remote(self._builders))
+                if (fault := _fault_of(greeting)) is not None:
+                    self.failure = JudgeUnavailable(fault)
+                    raise self.failure
+                self.greeting = greeting
+                self.device_class = Hello.model_validate_json(greeting.hello).device_class
+                self._pinging = asyncio.create_task(self._ping())
+
+    async def close(self) -> None:
+        """See `Judge.close`. The actor stays for other drivers, and ends by itself when none pings it."""
+        self.failure = JudgeUnavailable(CLOSED)
+        if self._pinging is not None:
+            self._pinging.cancel()
+
+    async def end(self) -> None:
+        """End the judge itself, if it can be reached."""
+        if self.greeting is not None:
+            with suppress(ray().exceptions.RayError):
+                await self._actor.end.remote()
+
+    def _lose(self) -> None:
+        self.greeting, self.others, self._kept = None, 0, []
+        if self._pinging is not None:
+            self._pinging.cancel()
+
+    async def _ping(self) -> None:
+        with suppress(ray().exceptions.RayError):  # whoever asks next learns that it is lost
+            while True:
+                (self.others, self._kept), said = await self._actor.ping.remote(self._driver)
+                self._on_notice(said)
+                await asyncio.sleep(PING_S)
+
+
+def _fault_of(greeting: Greeting) -> str | None:
+    if greeting.version != __version__:
+        return (
+            f"the node {greeting.node} has STARK {greeting.version}, and here is {__version__}; "
+            "install the same version on every node"
+        )
+    return f"on the node {greeting.node}, {greeting.error}" if greeting.error else None
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of Ray's says, without the trace of the actor."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

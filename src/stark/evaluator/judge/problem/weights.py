@@ -1,0 +1,94 @@
+"""A model's weights: which of them may have other values, and the model with such values.
+
+Values are changed slightly, so that results computed from other values are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from stark.evaluator.judge.verify.oracle import as_real
+
+PERTURBATION = 0.1
+"""Largest relative change of a parameter after construction."""
+
+
+def variable(model: torch.nn.Module) -> list[torch.Tensor]:
+    """Parameters, and those buffers whose values may change, all floating-point or complex.
+
+    A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all are
+    the same: it may be filled later, as a memory is. A buffer with zeros among other numbers may be a mask too.
+    """
+    constants = {
+        name
+        for name, buffer in model.named_buffers()
+        if not _is_statistic(model, name) and not _may_change(buffer.detach())
+    }
+    return [
+        value
+        for name, value in model.state_dict().items()
+        if name not in constants and isinstance(value, torch.Tensor) and _is_inexact(value)
+    ]
+
+
+def vary(model: torch.nn.Module, seed: int) -> None:
+    """Change the model's state slightly, so that results computed from other values of it are wrong.
+
+    Values are scaled, which keeps their signs, and zeros get an offset. So a candidate that takes the statistics of
+    a normalization for 0 and 1 fails.
+    """
+    torch.manual_seed(seed)
+    for state in variable(model):
+        values = as_real(state) if state.is_floating_point() else state
+        factors = torch.rand(state.shape, device=state.device)
+        noise = PERTURBATION * (2 * factors - 1).to(values.dtype)
+        state.copy_(torch.where(values == 0, noise, values * (1 + noise)))
+
+
+@contextmanager
+def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
+    """Meanwhile the model has other weights, the same for the same seed. The former ones wait in the host's memory."""
+    kept = [state.to("cpu", copy=True) for state in variable(model)]
+    vary(model, seed)
+    try:
+        yield
+    finally:
+        for state, value in zip(variable(model), kept, strict=True):
+            state.copy_(value)
+
+
+@contextmanager
+def nudging(
+    model: torch.nn.Module, nudge: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Meanwhile the model's weights are moved by a function."""
+    weights = [*model.parameters(), *model.buffers()]
+    kept = [each.data for each in weights]
+    try:
+        for each in weights:
+            each.data = nudge(each.data)
+        yield
+    finally:
+        for each, former in zip(weights, kept, strict=True):
+            each.data = former
+
+
+def _is_statistic(model: torch.nn.Module, buffer: str) -> bool:
+    """Whether a buffer is a normalization's running mean or variance."""
+    owner = model.get_submodule(buffer.rpartition(".")[0])
+    return isinstance(owner, torch.nn.modules.batchnorm._NormBase)
+
+
+def _may_change(buffer: torch.Tensor) -> bool:
+    """Whether a buffer's values are not those of a mask."""
+    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
+        return True  # as before anybody has written to it, such as a scale of ones
+    zeros = buffer == 0
+    return not bool(zeros.any()) and bool((buffer.isfinite() & (buffer != buffer.round())).all())
+
+
+def _is_inexact(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()

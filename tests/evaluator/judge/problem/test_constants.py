@@ -1,0 +1,106 @@
+"""Which inputs are the same in each draw, and what a change leaves of their structure."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge.problem import constants
+from stark.evaluator.judge.problem.constants import constant, redrawn
+from stark.evaluator.judge.problem.inputs import Drawn
+
+ROWS = torch.arange(1.0, 17.0)
+
+
+def changed(tensor: torch.Tensor, seed: int = 0) -> torch.Tensor:
+    found = redrawn(Drawn([tensor], []), [0], 0.1, seed).tensors[0]
+    assert (found.shape, found.dtype) == (tensor.shape, tensor.dtype)
+    return found
+
+
+def test_only_numbers_that_repeat_are_constant() -> None:
+    one, other = (
+        Drawn(
+            [ROWS, torch.rand(4), torch.arange(4), torch.empty(0), torch.tensor(float("nan"))], []
+        )
+        for _ in range(2)
+    )
+
+    assert (0, 4) == constant(one, other)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.float8_e4m3fn, torch.complex64]
+)
+def test_values_move_a_little_towards_zero(dtype: torch.dtype) -> None:
+    given = torch.linspace(-1, 1, 64).to(dtype)
+
+    ours, theirs = (each.to(torch.complex64).abs() for each in (changed(given), given))
+
+    assert bool((ours <= theirs).all()) and bool((ours >= 0.87 * theirs).all())
+    assert int((ours < theirs).sum()) > 24
+    assert not torch.equal(changed(given, 1).to(torch.complex64).abs(), ours)
+
+
+def test_zeros_and_infinite_values_stay() -> None:
+    mask = torch.full((8, 8), float("-inf")).triu(1)
+    table = ROWS.outer(ROWS).tril()
+
+    assert torch.equal(changed(mask), mask)
+    assert torch.equal(changed(table) == 0, table == 0)
+
+
+def test_a_first_state_of_zeros_gets_small_values() -> None:
+    found = changed(torch.zeros(3, 8, dtype=torch.float16)).abs()
+
+    assert 0 < float(found.min()) <= float(found.max()) <= 0.1
+
+
+def test_a_symmetric_matrix_stays_symmetric() -> None:
+    found = changed(torch.exp(-(ROWS[:, None] - ROWS).abs()))
+
+    assert torch.equal(found, found.mT)
+    assert len(found.unique()) > 100
+
+
+def test_sorted_values_stay_sorted() -> None:
+    for sign in (1, -1):
+        found = changed(sign * ROWS)
+        assert torch.equal(found, found.sort(descending=sign < 0).values)
+        assert not torch.equal(found, sign * ROWS)
+
+
+def test_repeated_halves_of_a_rotation_table_stay_equal() -> None:
+    angles = torch.rand(16, 8)
+
+    halves = changed(torch.cat((angles, angles), -1))
+    pairs = changed(angles.repeat_interleave(2, -1))
+
+    assert torch.equal(halves[:, :8], halves[:, 8:]) and not torch.equal(halves[:, :8], angles)
+    assert torch.equal(pairs[:, ::2], pairs[:, 1::2]) and not torch.equal(pairs[:, ::2], angles)
+
+
+def test_zeros_and_ones_are_reordered() -> None:
+    classes = torch.eye(5)[torch.arange(16) % 5]
+    ring = (torch.eye(16).roll(1, 0) + torch.eye(16).roll(-1, 0)) * 1.0
+    causal = torch.ones(16, 16).tril()
+
+    found, graph = changed(classes), changed(ring)
+
+    assert torch.equal(found.sum(1), torch.ones(16)) and not torch.equal(found, classes)
+    assert torch.equal(graph, graph.mT) and not torch.equal(graph, ring)
+    assert torch.equal(graph.sum(1), ring.sum(1))
+    assert torch.equal(changed(causal), causal)
+
+
+def test_a_stretch_of_a_large_tensor_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "MOST_CHANGED", 64)
+    distances = torch.exp(-(ROWS[:, None] - ROWS).abs())
+
+    table, matrix = changed(torch.ones(2, 64, 4)), changed(distances)
+
+    lines = (table != 1).any(dim=-1).any(dim=0).nonzero().flatten()
+    assert 8 == len(lines) == int(lines[-1] - lines[0]) + 1
+    assert torch.equal(matrix, matrix.mT) and 0 < int((matrix != distances).sum()) <= 16
+    assert not torch.equal(table, changed(torch.ones(2, 64, 4), 1))

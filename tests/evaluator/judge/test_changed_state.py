@@ -1,0 +1,143 @@
+"""What forward changes in its module is a result of a call, and each call finds the same values there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.core.problem import Problem
+from stark.evaluator.candidate.state import Stateful
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.trials import WAYS
+from support.nodes import CPU
+
+SOURCE = """
+import torch
+import torch.nn as nn
+
+{flags}
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {made}
+
+    def forward(self, x):
+        {body}
+
+def get_inputs():
+    return [torch.rand(64, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+NORM = "self.norm = nn.BatchNorm1d(8)"
+STATISTICS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
+
+
+def prepared(made: str, body: str, folder: Path, flags: str = "") -> PreparedReference:
+    forkserver: Any = SimpleNamespace(folder=folder)
+    source = SOURCE.format(made=made, body=body, flags=flags)
+    return PreparedReference(Problem(name="p", source=source), torch.device("cpu"), CPU, forkserver)
+
+
+def weights(ready: PreparedReference) -> list[torch.Tensor]:
+    return [each.clone() for each in ready.program.model.state_dict().values()]
+
+
+@pytest.mark.parametrize(
+    ("made", "body", "changed"),
+    [
+        (NORM, "return self.norm(x)", STATISTICS),
+        (NORM + ".eval()", "return self.norm(x)", ()),
+        (
+            "self.register_buffer('seen', torch.zeros(8))",
+            "self.seen = self.seen + x.sum(0); return 2 * x",
+            ("seen",),
+        ),
+        (
+            "self.scale = nn.Parameter(torch.ones(8))",
+            "self.scale.mul_(0.5); return x * self.scale",
+            ("scale",),
+        ),
+        (
+            "self.register_buffer('kept', None, persistent=False)",
+            "self.kept = x.sum(0); return 2 * x",
+            (),
+        ),
+        (
+            "self.register_buffer('most', torch.ones(()))",
+            "if x.max() > 4: self.most.copy_(x.max())\n        return x.clamp(max=4)",
+            ("most",),
+        ),
+    ],
+)
+def test_what_forward_changes_is_a_result(
+    made: str, body: str, changed: tuple[str, ...], tmp_path: Path
+) -> None:
+    ready = prepared(made, body, tmp_path)
+    before = weights(ready)
+
+    assert changed == ready.program.state
+    for trial in ready.trials.always:
+        drawn = ready.trials.drawn(trial)
+        assert len(ready.trials.expected(trial)) == 1 + len(changed)
+        first, second = ready.program.run(drawn), ready.program.run(drawn)
+        assert all(map(torch.equal, first, second))
+    assert all(map(torch.equal, before, weights(ready)))
+    assert 1 == ready._own_results, "of forward itself"
+
+
+def test_an_exact_value_is_that_of_the_state_in_float64(tmp_path: Path) -> None:
+    ready = prepared(NORM, "return self.norm(x)", tmp_path)
+
+    mean, variance, count = ready.trials.expected(ready.trials.nominal[0])[1:]
+
+    assert mean.oracle.dtype == variance.oracle.dtype == torch.float64
+    assert 0 < mean.eager_errors.relative_rms < 1e-6
+    assert count.exact
+    given = ready.program.model.state_dict()["norm.num_batches_tracked"]
+    assert int(count.eager) == int(given) + 1
+
+
+def test_gradients_and_their_ways_of_calling_go_with_a_state(tmp_path: Path) -> None:
+    ready = prepared(NORM, "return self.norm(x)", tmp_path, "BACKWARD = True")
+    before = weights(ready)
+
+    names = [trial.mode for trial in ready.trials.for_effort("promote") if trial.mode]
+
+    assert [each for each in WAYS if each != "expanded"] == names, "there, gradients are zero"
+    expected = ready.trials.expected(ready.trials.nominal[0])
+    assert len(expected) == 1 + 3 + 3, "an output, three gradients, three buffers"
+    assert ready._own_results == 4
+    assert all(map(torch.equal, before, weights(ready)))
+
+
+def test_what_the_first_of_several_forwards_leaves_counts() -> None:
+    model = torch.nn.BatchNorm1d(4)
+    names = ["running_mean", "running_var"]
+    call = Stateful(model, model, names, model.state_dict())
+    one, other = torch.rand(8, 4), torch.rand(8, 4)
+
+    alone = [each.clone() for each in call(one)[1:]]
+    both = call.with_state(lambda: [call.forward(one), call.forward(other)])
+
+    assert all(map(torch.equal, alone, both[2:]))
+    call.restore()
+    assert torch.equal(model.running_mean, torch.zeros(4))
+
+
+def test_names_that_the_module_lacks_are_missing() -> None:
+    given = torch.nn.BatchNorm1d(4).state_dict()
+    model = torch.nn.BatchNorm1d(4, track_running_stats=False)
+
+    call = Stateful(model, model, ["running_mean"], given)
+
+    assert ["running_mean"] == call.missing
+    assert 1 == len(call(torch.rand(8, 4)))
