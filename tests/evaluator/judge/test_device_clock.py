@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +12,18 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.core.evaluation import Effort
+from stark.core.precision import floor_of
+from stark.core.problem import Problem
 from stark.evaluator.judge import measuring
-from stark.evaluator.judge.attempt import Attempt
+from stark.evaluator.judge.attempt import Attempt, Verdict
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.regimes import REGIMES
 from stark.evaluator.judge.processes.child import Patience
+from stark.evaluator.judge.timed_results import TimedResults
+from stark.evaluator.judge.trials import Trial
 from stark.evaluator.protocol import Evaluate
 from support.candidates import FAULTS, PROBLEM, as_candidate
-from support.nodes import measurement
+from support.nodes import CPU, measurement
 
 LOG: list[str] = []
 
@@ -141,3 +149,64 @@ def test_memory_that_another_program_takes_is_a_warning(free: list[float]) -> No
     run(found)
 
     assert ["another program used the device meanwhile; times may be too long"] == attempt.warnings
+
+
+SOURCE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * torch.exp(-torch.arange(32.0))
+
+def get_inputs():
+    return [torch.rand(64, 32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def comparing(tmp_path: Path) -> Any:
+    """A clock that compares results, here of a CPU."""
+    forkserver: Any = SimpleNamespace(folder=tmp_path)
+    found: Any = object.__new__(measuring.DeviceClock)
+    found._prepared = PreparedReference(
+        Problem(name="made_up", source=SOURCE), torch.device("cpu"), CPU, forkserver
+    )
+    found._attempt, found._running, found._child = SimpleNamespace(effort="search"), {}, None
+    found._compared_by = TimedResults([floor_of("fp32-split", "float32")])
+    found._choose()
+    return found
+
+
+def compare(clock: Any, trial: Trial, forward: Callable[[Any], Any]) -> None:
+    drawn = clock._prepared.trials.drawn(trial)
+    clock._compare(trial, drawn, [forward(drawn.tensors[0])], None, None)
+
+
+def right(x: Any) -> Any:
+    return x * torch.exp(-torch.arange(32.0))
+
+
+def test_right_results_of_timed_calls_pass(comparing: Any) -> None:
+    for trial in (Trial.fresh(), *comparing._judged):
+        compare(comparing, trial, right)
+
+
+def test_calls_for_the_oracle_are_of_all_kinds_and_not_those_of_verification(
+    comparing: Any,
+) -> None:
+    trials = comparing._prepared.trials
+
+    assert [None, *REGIMES] == [each.regime for each in comparing._judged]
+    assert comparing._judged[0] not in trials.always
+
+
+def test_any_timed_call_that_leaves_small_columns_out_is_refused(comparing: Any) -> None:
+    for trial in (Trial.fresh(), comparing._judged[0]):
+        with pytest.raises(Verdict) as raised:
+            compare(comparing, trial, lambda x: right(x) * (torch.arange(32) < 16))
+
+        assert "16 columns, the first being 16, are wrong" in raised.value.evaluation.error  # type: ignore[union-attr]

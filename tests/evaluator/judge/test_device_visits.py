@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from stark.evaluator.judge.device_results import Places
 from stark.evaluator.judge.device_visits import DeviceVisits, _calls_for
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
+from stark.evaluator.judge.trials import Trial
 
 EMPTY_MS = 0.33
 
@@ -240,6 +242,31 @@ def test_results_that_cannot_be_read_are_copied_by_the_program(calls: Any, at: o
 def test_a_visit_has_as_many_calls_as_fit(call_ms: float, calls: int) -> None:
     assert calls == _calls_for(call_ms, "search") == _calls_for(call_ms, "promote")
     assert min(calls, 8) == _calls_for(call_ms, "race")
+
+
+def test_a_visit_that_begins_again_has_other_calls_for_the_oracle(visits: Any) -> None:
+    """A candidate that has seen them could be late once, and be right on them alone."""
+    chosen: list[Trial] = []
+    seen: list[Trial] = []
+
+    def choose() -> list[Trial]:
+        chosen.append(Trial.fresh())
+        return chosen[-1:]
+
+    def time(program: Any, trials: list[Trial], compare: object) -> list[float]:
+        seen.extend(trials)
+        if chosen[0] in trials:
+            raise NotQueued
+        return [1.0] * len(trials)
+
+    visits._random, visits._calls = random.SystemRandom(), 8
+    visits._made = SimpleNamespace(time=time, together=16)
+
+    taken = visits.visit(program(), 4, lambda *_: None, choose)
+
+    assert 4 == len(taken)
+    assert 2 == len(chosen) == len(set(chosen) & set(seen))
+    assert len(seen) == len(set(seen)), "no inputs come again"
 
 
 def test_results_without_a_place_are_in_their_slot(calls: Any) -> None:

@@ -213,6 +213,46 @@ def test_infinite_results_of_the_problems_own_inputs_leave_its_regimes(tmp_path:
     assert "large" not in finite, "which are infinite in regimes alone say nothing"
 
 
+def test_the_problems_own_inputs_are_new_in_timed_calls_and_some_of_regimes_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made_ready(SOURCE, tmp_path).trials
+    usual, large = found.nominal[0], next(each for each in found.always if each.regime == "large")
+
+    for share, new in ((0.0, False), (1.0, True)):
+        monkeypatch.setitem(trials.UNSEEN_SHARE, "search", share)
+        assert found.among_timed(usual, "search").seed != usual.seed
+        assert new is (found.among_timed(large, "search") != large)
+        assert "large" == found.among_timed(large, "search").regime
+
+
+def test_new_inputs_of_a_regime_count_where_the_reference_is_accurate(
+    large: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, other = large.always[-1], Trial.fresh(regime="mixed")
+    assert large.says_something(other, large.expected(other))
+
+    monkeypatch.setattr(trials, "_is_accurate", lambda _: False)
+
+    assert not large.says_something(other, large.expected(other))
+    assert large.says_something(known, large.expected(known)), "it is known to be accurate there"
+    assert large.says_something(Trial.fresh(), large.expected(other))
+
+
+def test_inputs_that_the_reference_refuses_are_not_given_to_a_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made_ready(SOURCE, tmp_path).trials
+    monkeypatch.setitem(trials.UNSEEN_SHARE, "search", 1.0)
+
+    def refuses(*_: object, **__: object) -> None:
+        raise ProblemError("not positive definite")
+
+    monkeypatch.setattr(Program, "run", refuses)
+
+    assert found.always[-1] == found.among_timed(found.always[-1], "search")
+
+
 CONSTANT = """
 import torch
 import torch.nn as nn

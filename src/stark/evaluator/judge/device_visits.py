@@ -1,7 +1,8 @@
 """Visits programs on a GPU: times series of calls through a program's gate, and checks the results.
 
 A visit begins with calls that are not counted. Every call has new inputs. Its results are read where they lie, into
-memory that only the judge maps, and all results of a candidate are compared with the reference's for the same inputs.
+memory that only the judge maps, and all results of a candidate are compared with the reference's for the same inputs, outside
+of the clock (`timed_results.py`).
 
 A program queues several calls ahead if it can. One that waits for the device inside a call cannot. A candidate of this
 kind is asked for one call at a time, and copies its results to the arena as a part of the call. A reference of this kind
@@ -93,13 +94,13 @@ class DeviceVisits:
         program: Visited,
         samples: int,
         compare: Compare | None = None,
-        among: Sequence[Trial] = (),
+        among: Callable[[], Sequence[Trial]] = tuple,
     ) -> tuple[float, ...]:
         """Visit a program. Returns this many samples: medians of its calls' milliseconds.
 
-        Calls on `among` come at random places among the others. They are compared, but their times do not count, so
-        that a program is verified in the very calls that are timed. If the way changes in which the program queues its
-        calls, the visit begins again.
+        Calls on the trials that `among` chooses come at random places among the others. They are compared, but their times
+        do not count, so that a program is verified in the very calls that are timed. If the way changes in which the
+        program queues its calls, the visit begins again, with others, or it would know them.
         """
         visit = partial(self._visit, program, samples, compare, among)
         taken = self._until_queued(program, visit)
@@ -107,9 +108,14 @@ class DeviceVisits:
         return tuple(median(taken[first::samples]) for first in range(samples))
 
     def _visit(
-        self, program: Visited, samples: int, compare: Compare | None, among: Sequence[Trial]
+        self,
+        program: Visited,
+        samples: int,
+        compare: Compare | None,
+        choose: Callable[[], Sequence[Trial]],
     ) -> list[float]:
         """A program's own milliseconds of the counted calls."""
+        among = choose()
         self._some(program, [Trial.fresh()], compare)
         warm = self._some(program, [Trial.fresh() for _ in range(WARMUPS - 1)], compare)
         if self._calls is None:  # a reference: a candidate's times decide only its own result

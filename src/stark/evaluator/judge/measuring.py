@@ -22,9 +22,10 @@ from stark.evaluator.judge.problem.roofline import implausible
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
+from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.trials import Trial
-from stark.evaluator.judge.verifying import Verified, agree, check_results
+from stark.evaluator.judge.verifying import Verified, check_results
 from stark.evaluator.judge.visit_contents import VisitContents
 
 SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
@@ -62,7 +63,7 @@ class CpuClock:
         attempt, prepared = self._attempt, self._prepared
         limit_s = attempt.limits.time_s + prepared.slack_s
         references = [(reference.child, reference.shared) for reference in self._running.values()]
-        contents = VisitContents(prepared, child, references, verified.budgets)
+        contents = VisitContents(prepared, child, references, verified.budgets, attempt.effort)
         with attempt.during("time", limit_s), attempt.charging_memory():
             self._measured = gated.time_together(
                 gated.Gated(child, limit_s),
@@ -107,7 +108,9 @@ class DeviceClock:
         self._child: Child | None = None
         """The candidate's process during its visit."""
 
-        self._asked_oracle = False
+        self._judged: list[Trial] = []
+        """Secret: the calls of a visit that the oracle judges."""
+
         self._strange = 0
         """How many results of references in a row differed from the judge's."""
 
@@ -118,7 +121,7 @@ class DeviceClock:
 
     def time(self, child: Child, verified: Verified) -> float:
         """Visit the candidate's first process. Returns about how many milliseconds a call takes. Raises Verdict."""
-        self._budgets = verified.budgets
+        self._compared_by = TimedResults(verified.budgets)
         candidate = self._visit_candidate(child)
         return self._visits.measurement(candidate, self._taken[None]).latency_ms
 
@@ -169,16 +172,21 @@ class DeviceClock:
         with self._attempt.during("time", self._limit_s), self._attempt.charging_memory():
             if new:
                 self._warm_up(child)
-            trials = self._prepared.trials
-            among = trials.nominal if self._attempt.effort == "race" else trials.always
-            if not self._prepared.room.keeps_all:  # their expected outputs are computed anew
-                among = [random.SystemRandom().choice(among)]
             self._child = child
-            taken = self._visits.visit(candidate, self._samples, self._compare, among)
+            taken = self._visits.visit(candidate, self._samples, self._compare, self._choose)
             self._child = None
         self._taken[None] = (*self._taken[None], *taken)
         self._candidate = candidate
         return candidate
+
+    def _choose(self) -> list[Trial]:
+        """Choose a visit's calls for the oracle: one of each kind of inputs, or two if each takes long to judge."""
+        trials, effort = self._prepared.trials, self._attempt.effort
+        kinds = trials.kinds[:1] if effort == "race" else trials.kinds
+        if not self._prepared.room.keeps_all:
+            kinds = [kinds[0], random.SystemRandom().choice(kinds)]
+        self._judged = [trials.among_timed(kind, effort) for kind in kinds]
+        return self._judged
 
     def _warm_up(self, child: Child) -> None:
         """Make a new process's first calls, which may compile kernels or record graphs."""
@@ -218,15 +226,18 @@ class DeviceClock:
     ) -> None:
         """Compare one call's results with the reference's, which the judge runs itself. Raises Verdict.
 
-        Asks the oracle about the candidate's first call, about regimes, and wherever the results differ too much.
+        Asks the oracle about the calls that chance chose for it, and wherever the results differ too much.
         """
         prepared = self._prepared
-        if trial not in prepared.trials.always:
+        if trial in self._judged:
+            known = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
+            if prepared.trials.says_something(trial, known):
+                check_results(prepared, ours, changed, odd, drawn, known)
+            return
+        if odd is None and changed is None:
             theirs = retried(lambda: prepared.program.run(drawn), self._free_memory)
-            same = odd is None and changed is None and agree(ours, theirs, self._budgets)
-            if same and self._asked_oracle:
+            if not retried(lambda: self._compared_by.need_oracle(ours, theirs), self._free_memory):
                 return
-            self._asked_oracle = True
             del theirs  # the oracle may need the memory
         expected = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
         check_results(prepared, ours, changed, odd, drawn, expected)

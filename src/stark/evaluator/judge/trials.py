@@ -6,6 +6,7 @@ each candidate.
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +53,10 @@ this regime is for, such as a missing epsilon, has larger errors."""
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
+
+UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
+"""Share of the calls in a regime among timed ones whose inputs are new. Of the others, which verification had too, the expected
+outputs may be known already, which saves time."""
 
 MODES_S = 1.0
 """Seconds for the other ways of calling (`candidate/backward.py`) in a search, at least one of which is tried. A final check
@@ -293,6 +298,31 @@ class Trials:
             tried = {trial.regime for trial in self.always}
             yield from self._usable([each for each in self._regimes() if each not in tried])
 
+    @property
+    def kinds(self) -> list[Trial]:
+        """One trial of each kind of inputs that every candidate is verified on: the problem's own, and regimes."""
+        return [self.nominal[0], *self.always[len(self.nominal) :]]
+
+    def among_timed(self, trial: Trial, effort: Effort) -> Trial:
+        """A trial of the same kind for a call among timed ones.
+
+        Its inputs may be new, since a candidate could be right only where it remembers the inputs from verification. The
+        problem's own always are. Those of a regime are by chance, if the reference accepts them (`says_something`).
+        """
+        other = Trial.fresh(trial.regime)
+        if trial.regime is not None:
+            if random.SystemRandom().random() >= UNSEEN_SHARE[effort]:
+                return trial
+            try:
+                self._program.run(self.drawn(other))
+            except (ProblemError, torch.OutOfMemoryError):
+                return trial
+        return other
+
+    def says_something(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
+        """Whether the reference is finite and accurate on a trial's inputs, so that other results are wrong."""
+        return trial in self.always or trial.regime is None or self._is_usable(trial, outputs)
+
     def _ways(self, effort: Effort) -> Iterator[Trial]:
         """Yield a trial for each way of calling, if gradients are judged."""
         if self._program.differentiation is None:
@@ -483,13 +513,7 @@ class Trials:
         """Yield a trial for each regime in which the reference is finite and accurate."""
         for trial in map(Trial.fresh, regimes):
             try:
-                outputs = self.expected(trial, keep=keep)
-                accurate = all(
-                    _is_accurate(each)
-                    and (index in self._masked or each.is_finite)
-                    and (trial.regime != CONSTANTS or _would_pass(each))
-                    for index, each in enumerate(outputs)
-                )
+                usable = self._is_usable(trial, self.expected(trial, keep=keep))
             except (ProblemError, torch.OutOfMemoryError) as error:
                 if keep and isinstance(error, ChangesMore):
                     raise
@@ -497,10 +521,18 @@ class Trials:
                     raise  # a running candidate must not be able to prevent a trial by taking memory
                 self.short_of_memory |= is_out_of_memory(error)
                 continue
-            if accurate:
+            if usable:
                 yield trial
             else:
                 self.kept.pop(trial, None)
+
+    def _is_usable(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
+        return all(
+            _is_accurate(each)
+            and (index in self._masked or each.is_finite)
+            and (trial.regime != CONSTANTS or _would_pass(each))
+            for index, each in enumerate(outputs)
+        )
 
     def _degenerate(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
@@ -524,11 +556,11 @@ def _rounded(drawn: Drawn) -> Drawn:
 
     Of float64, half its own unit. Narrower types are computed with in float32.
     """
-    generator = torch.Generator().manual_seed(0)
-    tensors = []
+    tensors: list[torch.Tensor] = []
     for tensor in drawn.tensors:
         if tensor.is_floating_point():
-            up = torch.randint(2, tensor.shape, generator=generator).to(tensor.device) * 2 - 1
+            generator = torch.Generator(tensor.device).manual_seed(len(tensors))
+            up = torch.randint(2, tensor.shape, generator=generator, device=tensor.device) * 2 - 1
             unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
             tensor = tensor.double() * (1 + unit / 2 * up)
         tensors.append(tensor)

@@ -27,13 +27,6 @@ from stark.evaluator.judge.verify.mismatch import fault
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
 from stark.languages import language
 
-AGREEMENT_FACTOR = 1.5
-"""A timed result that differs from the reference's by more error budgets than this is compared with the oracle.
-
-A result whose error is within the budget differs from the reference's result by at most 4/3 budgets if the
-reference's own error is at most 1/3 of the budget. It is larger only where the budget is at its limit.
-"""
-
 MOST_STALE = 8
 """Number of weights that are tried one by one to explain a wrong result."""
 
@@ -314,14 +307,6 @@ def _odd_results(odd: object, prepared: PreparedReference) -> str:
     wanted = [f"{spec} on {prepared.device.type}" for spec in specs]
     got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
     return f"forward returned {got}; expected {', '.join(wanted)}"
-
-
-def agree(
-    ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor], budgets: Sequence[float]
-) -> bool:
-    """Whether a candidate's results are close enough to the reference's to skip the oracle."""
-    pairs = zip(ours, theirs, budgets, strict=True)
-    return all(near(one, two, AGREEMENT_FACTOR * budget) for one, two, budget in pairs)
 
 
 def _others(

@@ -3,7 +3,8 @@
 `timing/gated.py` says what a visit is. All methods are called while the programs are stopped. Every call has new
 inputs, however large they are: if only a part changed, a candidate could cache an earlier result and patch it.
 The results are copied from the stopped process to the judge's own memory. A random half of each round's calls is
-compared with the reference's results for the same inputs, so a candidate that skips calls is found.
+compared with the reference's results for the same inputs, by the checks of verification. So a candidate that skips calls, or
+parts of the work, is found.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from stark.core.evaluation import Incorrect
+from stark.core.evaluation import Effort, Incorrect
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
@@ -22,9 +23,10 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.memory import copy_memory, strange_memory
 from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing.gated import Contents
 from stark.evaluator.judge.trials import Trial
-from stark.evaluator.judge.verifying import agree, check_results
+from stark.evaluator.judge.verifying import check_results
 
 SLOT = 0
 """The slot of all timed calls."""
@@ -35,10 +37,11 @@ CANDIDATE, REFERENCE = 0, 1
 COMPARED_SHARE = 0.5
 """Share of a round's calls that are compared; at least one is."""
 
-VERIFIED_SHARE = {"kept": 0.5, "computed": 0.15}
-"""A round may have one more call, at a random place, on inputs of verification. Its time does not count. Thus programs are
-verified in the calls that are timed. Rounds have such a call until all these inputs were used once, and this share of
-the later rounds has one; the share is smaller where expected outputs are computed anew."""
+VERIFIED_SHARE = {"kept": 0.25, "gradients": 0.5, "computed": 0.15}
+"""A round may have one more call, at a random place, that the oracle judges. Its time does not count. Its inputs are of the kinds
+that verification has; the problem's own are new, so no program can tell such a call from others. Rounds have such a call until
+each kind was used once, and this share of the later rounds has one: fewer where expected outputs are computed anew, more with
+gradients, since these calls alone show outputs as they are before backward."""
 
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
@@ -67,8 +70,10 @@ class VisitContents(Contents):
         child: Child,
         references: Sequence[tuple[Child, SharedSet]],
         budgets: Sequence[float],
+        effort: Effort,
     ) -> None:
-        self._prepared, self._budgets = prepared, budgets
+        self._effort: Effort = effort
+        self._prepared, self._compared_by = prepared, TimedResults(budgets)
         self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""
@@ -77,12 +82,12 @@ class VisitContents(Contents):
         """Secret: the numbers of the calls whose results are kept and compared."""
 
         self._random = random.SystemRandom()
-        always = prepared.trials.always
-        self._unused = self._random.sample(always, len(always))
-        """Secret: inputs of verification that no call has had yet."""
+        kinds = prepared.trials.kinds
+        self._unused = self._random.sample(kinds, len(kinds))
+        """Secret: trials of verification of whose kinds no call has been yet."""
 
         self._verified: dict[int, Trial] = {}
-        """Secret: by number, the calls with inputs of verification."""
+        """Secret: by number, the calls that the oracle judges."""
 
         self._inspected = 0
         """Secret: the number of the call whose results' place in memory is looked at."""
@@ -111,12 +116,16 @@ class VisitContents(Contents):
         return calls
 
     def _trial(self) -> Trial | None:
-        """Inputs of verification for this round, if any."""
+        """A call of this round that the oracle judges, if any."""
+        trials = self._prepared.trials
         if self._unused:
-            return self._unused.pop()
-        share = VERIFIED_SHARE["kept" if self._prepared.room.keeps_all else "computed"]
-        always = self._prepared.trials.always
-        return self._random.choice(always) if self._random.random() < share else None
+            return trials.among_timed(self._unused.pop(), self._effort)
+        gradients = self._prepared.program.differentiation is not None
+        kind = "gradients" if gradients else "kept"
+        share = VERIFIED_SHARE[kind if self._prepared.room.keeps_all else "computed"]
+        if self._random.random() < share:
+            return trials.among_timed(self._random.choice(trials.kinds), self._effort)
+        return None
 
     def counts(self, number: int) -> bool:
         """Whether the time of a call counts."""
@@ -158,12 +167,8 @@ class VisitContents(Contents):
             self._check_place(spans)
 
     def end(self) -> None:
-        """Compare the last round's results, and one of them with the oracle."""
-        last = dict(self._kept[CANDIDATE])
+        """Compare the last round's results."""
         self._compare()
-        if last:
-            number = self._random.choice(list(last))
-            self._ask_oracle(number, last[number])
 
     def _compare(self) -> None:
         """Compare the candidate's results with the reference's. Ask the oracle about those that differ too much."""
@@ -173,7 +178,7 @@ class VisitContents(Contents):
                 number in self._verified
                 or (kept.odd, kept.changed) != (None, None)
                 or number not in theirs
-                or not agree(kept.results, theirs[number].results, self._budgets)
+                or self._compared_by.need_oracle(kept.results, theirs[number].results)
             ):
                 self._ask_oracle(number, kept)
         ours.clear()
@@ -182,7 +187,10 @@ class VisitContents(Contents):
     def _ask_oracle(self, number: int, kept: Kept) -> None:
         drawn, trials = self._drawn[number], self._prepared.trials
         if number in self._verified:
-            expected = trials.expected(self._verified[number], drawn)
+            trial = self._verified[number]
+            expected = trials.expected(trial, drawn)
+            if not trials.says_something(trial, expected):
+                return
         else:
             expected = trials.expected_of(drawn)
         check_results(self._prepared, kept.results, kept.changed, kept.odd, drawn, expected)

@@ -7,7 +7,7 @@ the expected values are small. So no row and no column may be lost that the refe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -69,14 +69,20 @@ def lost_lines(
     """
     if result.dim() < 2 or not result.numel():
         return
-    shortest = length = result.shape[-1]
+    shortest, length = result.shape[-1], run_length(result.shape)
     yield from _lost(result, oracle, eager, chunk, budget, below, shortest)
-    for extent in reversed(result.shape[1:-1]):
-        length *= extent if length < FEWEST else 1
     if length > shortest:
         for lines in _lost(result, oracle, eager, chunk, budget, below, length):
             if lines.kind == "row":
                 yield replace(lines, kind="slice")
+
+
+def run_length(shape: Sequence[int]) -> int:
+    """The elements of a slice: of a row, or along as many of the last axes as make a run long enough to be judged."""
+    length = shape[-1]
+    for extent in reversed(shape[1:-1]):
+        length *= extent if length < FEWEST else 1
+    return length
 
 
 def _lost(

@@ -279,6 +279,16 @@ def expect(
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
 
 
+def stand_in(eager: torch.Tensor, budget: float) -> ExpectedTensor:
+    """What a result is compared with where the oracle would take too long: the reference's own, with this error budget."""
+    theirs = as_real(eager)
+    scale = scale_of(theirs) if theirs.is_floating_point() else 1.0
+    terms = Terms("reference")
+    return ExpectedTensor(
+        theirs, theirs, scale, EXACT, terms, _dtype(eager), granted={terms.precision: budget}
+    )
+
+
 def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     """By how much finite results differ in relative RMS; 0 if they are not floating-point."""
     ours, theirs = as_real(ours), as_real(theirs)

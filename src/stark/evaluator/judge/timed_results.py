@@ -1,0 +1,94 @@
+"""Compares results of timed calls with the reference's results of the same inputs, and decides which the oracle judges.
+
+The checks are those of verification: the whole, single elements, rows and columns. The reference's result takes the oracle's
+place, so bounds are wider, and the oracle decides about what they refuse. Of a large output, the error of the whole is
+measured, and all other checks look at rows and columns that are chosen at random after the call.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from stark.evaluator.judge.verify.errors import CHUNKS, as_real, measure
+from stark.evaluator.judge.verify.lines import FEW, run_length
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare, stand_in
+
+AGREEMENT_FACTOR = 1.5
+"""A timed result that differs from the reference's by more error budgets than this is compared with the oracle.
+
+A result whose error is within the budget differs from the reference's result by at most 4/3 budgets if the
+reference's own error is at most 1/3 of the budget. It is larger only where the budget is at its limit.
+"""
+
+FEWEST_ROWS = 4 * FEW
+"""Rows of a large output that are looked at, at least, so that their columns are long enough to be judged."""
+
+ALWAYS_ASKED, ASKED_SHARE = 3, 0.25
+"""Where only elements or lines differ, the oracle decides about so many of a candidate's results, and about this share of later
+ones. In some problems, lines differ in each call of an honest kernel, because the reference itself is inaccurate there."""
+
+Agreement = Literal["full", "as a whole", "none"]
+"""How far a result agrees with the reference's: in all checks, in none but the error of the whole, or not even there."""
+
+
+class TimedResults:
+    """Decides about which results of one candidate's timed calls the oracle is asked."""
+
+    def __init__(self, budgets: Sequence[float]) -> None:
+        self._budgets = budgets
+        self._doubtful = 0
+        """Results so far that agree only as a whole."""
+
+        self._random = random.SystemRandom()
+
+    def need_oracle(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
+        """Whether the oracle has to judge a call's results, given the reference's. Raises torch.OutOfMemoryError."""
+        pairs = zip(ours, theirs, self._budgets, strict=True)
+        found = {agreement(one, two, budget) for one, two, budget in pairs}
+        if found <= {"full"}:
+            return False
+        if "none" in found:
+            return True
+        self._doubtful += 1
+        return self._doubtful <= ALWAYS_ASKED or self._random.random() < ASKED_SHARE
+
+
+def agreement(ours: torch.Tensor, theirs: torch.Tensor, budget: float) -> Agreement:
+    """Compare one result with the reference's, which has the same shape and type; `budget` is the result's error budget."""
+    expected = stand_in(theirs, AGREEMENT_FACTOR * budget)
+    if expected.exact:
+        return "full" if compare(ours, expected).passes else "none"
+    ours = as_real(ours)
+    if ours.numel() > CHUNKS[ours.device.type]:
+        errors = measure(ours, expected.oracle, expected.scale)
+        if errors.nonfinite_mismatches or not errors.relative_rms <= expected.budget:
+            return "none"
+        if errors.largest <= expected.cap and _agrees_in_part(ours, expected):
+            return "full"
+    compared = compare(ours, expected)
+    if compared.passes:
+        return "full"
+    return "as a whole" if compared.passes_as_a_whole else "none"
+
+
+def _agrees_in_part(ours: torch.Tensor, expected: ExpectedTensor) -> bool:
+    """Whether rows and columns chosen at random, about a chunk of elements, agree in all checks."""
+    device, length = ours.device, run_length(ours.shape)
+    rows, chunk = ours.numel() // length, CHUNKS[device.type]
+    height = min(rows, max(FEWEST_ROWS, chunk // length))
+    generator = torch.Generator(device).manual_seed(secrets.randbits(63))
+    down = torch.randint(rows, (height, 1), generator=generator, device=device)
+    across = torch.arange(length, device=device)
+    if height * length > chunk:
+        width = chunk // height
+        across = torch.randint(length, (width,), generator=generator, device=device)
+    mine, theirs = (
+        tensor.reshape(rows, length)[down, across] for tensor in (ours, expected.oracle)
+    )
+    return compare(mine, replace(expected, oracle=theirs, eager=theirs)).passes
