@@ -41,7 +41,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.problem.weights import other_weights
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
 from stark.evaluator.judge.verifying import Called, verify_on
 from support.nodes import CPU

@@ -13,7 +13,7 @@ from stark.evaluator.candidate.backward import (
     Gradients,
     as_leaves,
 )
-from stark.evaluator.judge.trials import WAYS
+from stark.evaluator.judge.trial import WAYS
 
 WANTED = Gradients(2, (0,), (0, 1), ("weight",), (True, True, True))
 """Two outputs, of which the first has a gradient; gradients of two inputs and of a weight."""

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from stark.core.problem import Problem
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.trials import WAYS
+from stark.evaluator.judge.trial import WAYS
 from support.nodes import CPU
 
 SOURCE = """

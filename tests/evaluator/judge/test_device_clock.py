@@ -20,7 +20,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.regimes import REGIMES
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.timed_results import TimedResults
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 from stark.evaluator.protocol import Evaluate
 from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.nodes import CPU, measurement

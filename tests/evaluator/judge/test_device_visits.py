@@ -17,7 +17,7 @@ from stark.evaluator.judge.device_results import Places
 from stark.evaluator.judge.device_visits import DeviceVisits, _calls_for
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 
 EMPTY_MS = 0.33
 

@@ -18,7 +18,8 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import CONSTANTS, REGIMES
 from stark.evaluator.judge.problem.twin import Twin
-from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trial, Trials
+from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trials
 from support.nodes import CPU
 
 SOURCE = """
@@ -143,7 +144,7 @@ def test_a_reference_in_half_precision_is_not_held_to_float32(tmp_path: Path) ->
         "return x / x.abs().amax().clamp(min=1)", "return x.square().float()"
     ).replace("torch.rand(256, 64)", "torch.rand(256, 64).bfloat16()")
 
-    (budget,) = made_ready(source, tmp_path).trials.error_budgets
+    (budget,) = made_ready(source, tmp_path).trials.expectations.error_budgets
 
     assert budget is not None and 4e-3 < budget < 1e-2
 
@@ -155,7 +156,7 @@ def test_error_budgets_are_of_each_outputs_own_type(tmp_path: Path) -> None:
         "y = x.softmax(-1)\n        return y, y.bfloat16(), y.argmax(-1)",
     )
 
-    exact, rounded, index = made_ready(source, tmp_path).trials.error_budgets
+    exact, rounded, index = made_ready(source, tmp_path).trials.expectations.error_budgets
 
     assert 2e-5 == exact
     assert rounded is not None and 4e-3 <= rounded < 1e-2
@@ -187,11 +188,11 @@ def test_results_move_by_the_rounding_of_the_reference_too(tmp_path: Path) -> No
     """In some elements the reference is exact by luck, and a kernel as good as it may not be."""
     prepared = made_ready(CANCELLING, tmp_path)
     drawn = prepared.trials.drawn(prepared.trials.nominal[0])
-    [expected] = prepared.trials.expected_of(drawn)
+    [expected] = prepared.trials.expectations.of(drawn)
     assert 1e-8 < expected.eager_errors.relative_rms * expected.scale < 1e-7
     before = prepared.program.model.weight.clone()
 
-    moved = list(prepared.trials.moved(drawn, 0))
+    moved = list(prepared.trials.expectations.moved(drawn, 0))
 
     assert all(
         1e-8 < float((each - expected.oracle).square().mean().sqrt()) < 1e-7 for each in moved

@@ -30,7 +30,7 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work, stream_beside
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.prepared import PreparedReference

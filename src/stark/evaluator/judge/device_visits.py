@@ -26,7 +26,7 @@ import torch
 from stark.core.evaluation import Effort
 from stark.core.measurement import Measurement
 from stark.evaluator.judge.device_calls import Compare, DeviceCalls, NotQueued, Visited
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.prepared import PreparedReference

@@ -24,7 +24,7 @@ from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing import gated
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 from stark.evaluator.judge.verifying import Verified, check_results
 from stark.evaluator.judge.visit_contents import VisitContents
 

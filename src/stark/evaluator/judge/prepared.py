@@ -34,7 +34,8 @@ from stark.evaluator.judge.room import CONTEXT_BYTES, NOMINAL_TRIALS, Room
 from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import gated
-from stark.evaluator.judge.trials import Trial, Trials
+from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trials import Trials
 from stark.evaluator.judge.verify.oracle import Terms, expect
 
 RANDOM_LIMIT = 1e-2
@@ -276,7 +277,7 @@ class PreparedReference:
                 profile=reference_profile(
                     lambda: self.started(PROFILED, limits), self.sheet.kind, eager.latency_ms
                 ),
-                error_budgets=self.trials.error_budgets[: self._own_results],
+                error_budgets=self.trials.expectations.error_budgets[: self._own_results],
                 precision=self.precision,
                 arguments=self.signature.arguments(differentiation is not None),
             )

@@ -1,4 +1,4 @@
-"""Defines the trials that candidates are verified on: secret inputs and their expected outputs.
+"""Which trials candidates are verified on, in a search, in a final check and among timed calls.
 
 Expected outputs are kept between candidates if memory allows. Otherwise they are computed again for
 each candidate.
@@ -7,35 +7,27 @@ each candidate.
 from __future__ import annotations
 
 import random
-import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
-from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_of
+from stark.evaluator.judge.expectations import NO_ROOM, Allowed, Expectations, is_accurate
 from stark.evaluator.judge.problem.constants import STEPS, constant, redrawn
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import CONSTANTS, INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
-from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import ChangesMore
-from stark.evaluator.judge.problem.weights import nudging, variable
-from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.problem.weights import variable
+from stark.evaluator.judge.trial import WAYS, Trial, simple
 from stark.evaluator.judge.verify.errors import as_real
-from stark.evaluator.judge.verify.oracle import (
-    ExpectedTensor,
-    Terms,
-    apart,
-    expect,
-    near,
-)
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, near
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 """Number of extra draws at effort `promote`, and number of calls on each of these draws.
@@ -46,14 +38,6 @@ Several calls are made because a race condition makes only some calls fail.
 REGIMES_S = 1.0
 """Seconds for the regimes of a large problem, at least one of which is tried. A final check tries the others."""
 
-GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
-"""In a regime that makes results small, an error passes that is absolutely at most this share of what passes on the
-problem's own inputs, and relatively at most MOST_GRANTED. An approximation with a small absolute error is no fault, and what
-this regime is for, such as a missing epsilon, has larger errors."""
-
-REGIME_ERROR_LIMIT = 1e-2
-"""A regime is skipped if the reference's own relative RMS error exceeds this."""
-
 UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
 """Share of the calls in a regime among timed ones whose inputs are new. Of the others, which verification had too, the expected
 outputs may be known already, which saves time."""
@@ -62,88 +46,8 @@ MODES_S = 1.0
 """Seconds for the other ways of calling (`candidate/backward.py`) in a search, at least one of which is tried. A final check
 tries all."""
 
-WAYS = {
-    "early": "before backward ran, ",
-    "transposed": "with a cotangent in other strides, as after a transpose, ",
-    "expanded": "with an expanded cotangent of stride 0, as from sum(), ",
-    "frozen": "while only inputs, or only parameters, required gradients, ",
-    "interleaved": "with another forward between forward and backward, ",
-    "twice": "in the second backward with retain_graph=True, ",
-    "changed": "after an input or a parameter changed in place between forward and backward, ",
-    "alone": "while only one input or parameter required a gradient, ",
-    "inference": "under torch.no_grad(), ",
-}
-"""By mode, when a result was wrong. Those first that kernels have failed in."""
-
 WITH_ONE_FORWARD = ("early", "transposed", "expanded", "twice")
 """The modes of a problem that changes inputs in place, which a second forward would change again."""
-
-NOISE = 0.1
-"""A gradient whose own relative RMS error in the reference is larger is nothing but rounding: it is zero in exact arithmetic,
-such as that of a bias before a softmax or a normalization."""
-
-NOISE_FACTOR = 10.0
-"""Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
-
-REPLACED = (
-    "after its weights were replaced by load_state_dict (compute nothing from weights that is kept for later calls, or "
-    "compute it again when a weight's `_version` has changed), "
-)
-
-NO_FLOAT64 = (
-    "the reference does not run in float64, so candidates are compared with the reference's "
-    "own outputs instead"
-)
-NO_ROOM = (
-    "the reference does not fit into memory in float64, so candidates are compared with "
-    "the reference's own outputs instead"
-)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Inputs to verify on: a secret seed, and the regime that transforms the inputs drawn from the seed."""
-
-    seed: int
-    regime: str | None = None
-    """None for the problem's own inputs, untransformed."""
-
-    calls: int = 1
-    replaced: bool = False
-    """Whether the model has other weights meanwhile, made from the seed."""
-
-    mode: str | None = None
-    """One of WAYS, in which a candidate is called; None for a simple call."""
-
-    @classmethod
-    def fresh(cls, regime: str | None = None, calls: int = 1, replaced: bool = False) -> Trial:
-        """Create a trial with a new secret seed."""
-        return cls(secrets.randbits(48), regime, calls, replaced)
-
-    def __str__(self) -> str:
-        if self.replaced:
-            return REPLACED
-        if self.mode is not None:
-            return WAYS[self.mode]
-        return f"with {self.regime} inputs, " if self.regime else ""
-
-
-class Allowed(NamedTuple):
-    """The error budget of one output and the reference's own error, both as relative RMS, and the budgets as RMS errors."""
-
-    budget: float
-    reference_error: float
-    absolute: Mapping[Precision, float]
-    """For each class."""
-
-    is_zero: bool
-    """Whether each exact value is zero."""
-
-    is_finite: bool
-    """Whether each exact value is finite."""
-
-    has_far_layers: bool
-    """See `ExpectedTensor`."""
 
 
 class Trials:
@@ -157,11 +61,8 @@ class Trials:
         nominal: Sequence[Trial],
         terms: Terms,
     ) -> None:
-        self._program, self._signature, self._terms = program, signature, terms
-        self._twin = Twin(program, save_memory=not keeps_all)
-        self._keeps_all = keeps_all
-        """Whether the expected outputs of all trials fit into memory."""
-
+        self._program, self._signature, self._keeps_all = program, signature, keeps_all
+        self.expectations = Expectations(program, signature, keeps_all, terms)
         self.nominal = nominal
         """Trials on the problem's own inputs."""
 
@@ -170,19 +71,6 @@ class Trials:
 
         self.replaced = Trial.fresh(replaced=True) if variable(program.model) else None
         """The trial with other weights, if the model has any. It counts on the caller to replace them."""
-
-        differentiation = program.differentiation
-        self._gradients = 0 if differentiation is None else sum(differentiation.wanted.present)
-        """The number of results that are gradients."""
-
-        self._noise: frozenset[int] = frozenset()
-        """The results that are gradients and nothing but rounding."""
-
-        self._masked: frozenset[int] = frozenset()
-        """The results that have infinite values or NaN on the problem's own inputs, so may have them in regimes too."""
-
-        self._layered: frozenset[int] = frozenset()
-        """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
 
         self._fit: dict[str, bool] = {}
         """By mode, whether the reference itself is right in it."""
@@ -196,65 +84,45 @@ class Trials:
         self._step = 0.0
         """By how much."""
 
-        self.error_budgets: tuple[float | None, ...] = ()
-        """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
+        self._left_out = False
+        """Whether a trial was omitted for lack of memory."""
 
-        self._absolute: tuple[Mapping[Precision, float], ...] = ()
-        """The RMS error of each output that passes on the problem's own inputs, for each class."""
-
-        self.oracle_is_float64 = True
-        self.short_of_memory = False
-        """Whether a trial or the oracle was omitted for lack of memory."""
-
-        self.warnings: tuple[str, ...] = ()
+        self._degenerate: tuple[str, ...] = ()
         self.kept: dict[Trial, tuple[Drawn, list[ExpectedTensor]]] = {}
         """Inputs and expected outputs that are kept between candidates."""
+
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether a trial or the oracle was omitted for lack of memory."""
+        return self._left_out or self.expectations.short_of_memory
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know about the verification of every candidate."""
+        return self.expectations.warnings + self._degenerate
 
     def expect_nominal(self) -> None:
         """Compute the expected outputs of the nominal trials before any candidate takes memory.
 
         If the float64 oracle does not fit, the reference's own outputs replace it.
         """
+        ours = self.expectations
         try:
-            outputs = [self._allowed(trial) for trial in self.nominal]
+            outputs = self._expect_nominal()
         except torch.OutOfMemoryError:
-            if not self.oracle_is_float64:
+            if not ours.oracle_is_float64:
                 raise
-            self._without_oracle(NO_ROOM)
-            outputs = [self._allowed(trial) for trial in self.nominal]
-        if self._find_noise(outputs):
-            self.kept.clear()
-            outputs = [self._allowed(trial) for trial in self.nominal]
-        self._masked = frozenset(
-            index for draw in outputs for index, each in enumerate(draw) if not each.is_finite
-        )
-        self._layered = frozenset(
-            index for draw in outputs for index, each in enumerate(draw) if each.has_far_layers
-        )
-        self._absolute = tuple(
-            {kind: min(each.absolute[kind] for each in draws) for kind in CLASSES}
-            for draws in zip(*outputs, strict=True)
-        )
-        self.error_budgets = tuple(
-            min(each.budget for each in draws) or None for draws in zip(*outputs, strict=True)
-        )
-        self.warnings += self._beyond_budget([each for draw in outputs for each in draw])
+            ours.without_oracle(NO_ROOM)
+            outputs = self._expect_nominal()
+        if ours.find_noise(outputs):
+            outputs = self._expect_nominal()
+        ours.learn(outputs)
 
-    @property
-    def _first_gradient(self) -> int:
-        """The place of the first gradient among the results, behind the outputs."""
-        return len(self._signature.outputs) - len(self._program.state) - self._gradients
-
-    def _find_noise(self, draws: Sequence[Sequence[Allowed]]) -> bool:
-        """Find the gradients that are nothing but rounding. Returns whether there are any."""
-        begin = self._first_gradient
-        self._noise = frozenset(
-            index
-            for index, each in enumerate(zip(*draws, strict=True))
-            if begin <= index < begin + self._gradients
-            and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
-        )
-        return bool(self._noise)
+    def _expect_nominal(self) -> list[list[Allowed]]:
+        self.kept.clear()
+        return [
+            self.expectations.allowed(self.expected(trial, keep=True)) for trial in self.nominal
+        ]
 
     def add_regimes(self) -> None:
         """Verify every candidate also in regimes, except where the reference is inaccurate.
@@ -269,7 +137,7 @@ class Trials:
             self.always.append(trial)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
-        self.warnings += self._degenerate()
+        self._degenerate = self._null_solvers()
 
     def _find_constants(self) -> None:
         """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
@@ -350,7 +218,7 @@ class Trials:
                     raise
                 found = []
             self._fit[mode] = len(found) == len(expected) and all(
-                (mode != "expanded" or (_is_accurate(each) and each.is_finite))
+                (mode != "expanded" or (is_accurate(each) and each.is_finite))
                 and near(as_real(one), each.eager, each.budget + each.eager_errors.relative_rms)
                 for one, each in zip(found, expected, strict=True)
             )
@@ -362,7 +230,7 @@ class Trials:
 
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
-        trial = _simple(trial)
+        trial = simple(trial)
         if trial in self.kept:
             return self.kept[trial][0]
         drawn = self._program.draw(trial.seed)
@@ -386,128 +254,14 @@ class Trials:
         `drawn` is the trial's inputs, if the caller has drawn them already. With `keep`, both are kept for later
         candidates if they fit. Raises torch.OutOfMemoryError.
         """
-        trial = _simple(trial)
+        trial = simple(trial)
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
-        outputs = self.expected_of(drawn, bounded=trial.regime in (None, CONSTANTS))
+        outputs = self.expectations.of(drawn, bounded=trial.regime in (None, CONSTANTS))
         if (keep or trial.replaced) and self._keeps_all:
             self.kept[trial] = drawn, outputs
         return outputs
-
-    def expected_of(self, drawn: Drawn, bounded: bool = True) -> list[ExpectedTensor]:
-        """Compute the expected outputs for these inputs. Raises torch.OutOfMemoryError.
-
-        `bounded` is false for a regime: its error budget has no limit, or the judge would demand more of a candidate
-        on hard inputs than the reference can do.
-        If the reference does not run in float64, its own outputs replace the oracle.
-        """
-        eager = self._program.run(drawn)
-        oracle = self._twin.outputs(drawn, eager) if self.oracle_is_float64 else None
-        if oracle is None and self.oracle_is_float64 and not self.error_budgets:
-            self._without_oracle(NO_FLOAT64)
-        terms = replace(self._terms, bounded=bounded)
-        moves = self._moves(drawn, oracle, eager)
-        found = [
-            replace(
-                expect(exact, ours, terms), moves=far, layered=bounded or place in self._layered
-            )
-            for place, (exact, ours, far) in enumerate(
-                zip(oracle or eager, eager, moves, strict=True)
-            )
-        ]
-        if not bounded and self._absolute:
-            granted = [
-                {
-                    kind: min(GRANTED_SHARE * passes / each.scale, MOST_GRANTED)
-                    for kind, passes in absolute.items()
-                }
-                for each, absolute in zip(found, self._absolute, strict=False)
-            ]
-            found[: len(granted)] = [
-                replace(each, granted=grant) for each, grant in zip(found, granted, strict=False)
-            ]
-        return self._with_noise(found)
-
-    def _with_noise(self, found: list[ExpectedTensor]) -> list[ExpectedTensor]:
-        """Grant gradients that are nothing but rounding an error that is small beside the other gradients."""
-        if not self._noise:
-            return found
-        begin = self._first_gradient
-        largest = max(
-            (found[i].scale for i in range(begin, begin + self._gradients) if i not in self._noise),
-            default=0.0,
-        )
-        for index in self._noise:
-            each = found[index]
-            own, share = NOISE_FACTOR * each.eager_errors.relative_rms, largest / each.scale
-            granted = {kind: max(own, floor_of(kind, each.dtype) * share) for kind in CLASSES}
-            found[index] = replace(each, granted=granted)
-        return found
-
-    def _moves(
-        self, drawn: Drawn, oracle: Sequence[torch.Tensor] | None, eager: list[torch.Tensor]
-    ) -> list[float]:
-        """How far the exact results move when inputs move by their own rounding. A large problem has no room for this."""
-        moved = None
-        if self._keeps_all and oracle is not None:
-            moved = self._twin.outputs(_rounded(drawn), eager)
-        if moved is None or oracle is None:
-            return [0.0] * len(eager)
-        pairs = zip(moved, oracle, strict=True)
-        return [apart(one, other) for one, other in pairs]
-
-    def moved(self, drawn: Drawn, index: int) -> Iterator[torch.Tensor]:
-        """Yield the reference's own results for one output, each after inputs and weights have moved by the class's rounding.
-
-        Raises torch.OutOfMemoryError.
-        """
-        precision = looser(self._terms.precision, self._terms.own)
-        for seed in range(DRAWS):
-            generator = torch.Generator(self._program.device).manual_seed(seed)
-
-            def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
-                if not tensor.is_floating_point():
-                    return tensor
-                dtype = str(tensor.dtype).removeprefix("torch.")
-                return nudged(tensor, rounding_of(precision, dtype), generator)
-
-            near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
-            with nudging(self._program.model, nudge):
-                outputs = self._program.run(near)
-            yield outputs[index]
-
-    def _without_oracle(self, warning: str) -> None:
-        self.oracle_is_float64, self.warnings = False, (warning,)
-        self.short_of_memory |= warning == NO_ROOM
-        self.kept.clear()
-
-    def _allowed(self, trial: Trial) -> list[Allowed]:
-        """The error budgets of a nominal trial's outputs. Keeps no tensors."""
-        outputs = self.expected(trial, keep=True)[: len(self._signature.outputs)]
-        return [
-            Allowed(
-                each.budget,
-                each.eager_errors.relative_rms,
-                {kind: each.budget_in(kind) * each.scale for kind in CLASSES},
-                bool(self._gradients) and not bool(each.oracle.any()),
-                each.is_finite,
-                each.has_far_layers,
-            )
-            for each in outputs
-        ]
-
-    def _beyond_budget(self, outputs: Sequence[Allowed]) -> tuple[str, ...]:
-        """Return a warning if the reference itself would fail, because its own error is above a budget's limit."""
-        beyond = [each for each in outputs if each.reference_error > each.budget > 0]
-        if not beyond:
-            return ()
-        worst = max(beyond, key=lambda each: each.reference_error / each.budget)
-        return (
-            f"the reference's own relative RMS error, {worst.reference_error:.2g}, is above the largest that the "
-            f"precision {self._terms.precision} allows, {worst.budget:.2g}, so a candidate must be more accurate than "
-            "the reference; use a better conditioned reference, or choose a looser precision",
-        )
 
     def _usable(self, regimes: Sequence[str], keep: bool = False) -> Iterator[Trial]:
         """Yield a trial for each regime in which the reference is finite and accurate."""
@@ -519,7 +273,7 @@ class Trials:
                     raise
                 if not keep and is_out_of_memory(error):
                     raise  # a running candidate must not be able to prevent a trial by taking memory
-                self.short_of_memory |= is_out_of_memory(error)
+                self._left_out |= is_out_of_memory(error)
                 continue
             if usable:
                 yield trial
@@ -527,14 +281,9 @@ class Trials:
                 self.kept.pop(trial, None)
 
     def _is_usable(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
-        return all(
-            _is_accurate(each)
-            and (index in self._masked or each.is_finite)
-            and (trial.regime != CONSTANTS or _would_pass(each))
-            for index, each in enumerate(outputs)
-        )
+        return self.expectations.are_usable(outputs, as_own=trial.regime == CONSTANTS)
 
-    def _degenerate(self) -> tuple[str, ...]:
+    def _null_solvers(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
         left: list[str] | None = None
         for place, trial in enumerate(self.always):
@@ -549,38 +298,3 @@ class Trials:
 
     def _kept_outputs(self, trial: Trial) -> list[ExpectedTensor] | None:
         return self.kept[trial][1] if trial in self.kept else None
-
-
-def _rounded(drawn: Drawn) -> Drawn:
-    """The draw in float64, with each number half a float32's unit in the last place higher or lower.
-
-    Of float64, half its own unit. Narrower types are computed with in float32.
-    """
-    tensors: list[torch.Tensor] = []
-    for tensor in drawn.tensors:
-        if tensor.is_floating_point():
-            generator = torch.Generator(tensor.device).manual_seed(len(tensors))
-            up = torch.randint(2, tensor.shape, generator=generator, device=tensor.device) * 2 - 1
-            unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
-            tensor = tensor.double() * (1 + unit / 2 * up)
-        tensors.append(tensor)
-    return Drawn(tensors, drawn.arguments)
-
-
-def _simple(trial: Trial) -> Trial:
-    """The trial with the same inputs and expected outputs in which the candidate is simply called."""
-    return trial if trial.mode == "expanded" else replace(trial, mode=None)
-
-
-def _is_accurate(output: ExpectedTensor) -> bool:
-    """Whether the reference's own output is close to the oracle, and as finite."""
-    if not output.oracle.is_floating_point():
-        return True
-    return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
-        REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
-    )
-
-
-def _would_pass(output: ExpectedTensor) -> bool:
-    """Whether the reference's own output is within the budget."""
-    return output.exact or output.eager_errors.relative_rms <= output.budget

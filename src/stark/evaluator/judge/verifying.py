@@ -20,7 +20,7 @@ from stark.evaluator.judge.problem.values import same_values
 from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 from stark.evaluator.judge.verify.conditioning import is_explained
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.mismatch import fault
@@ -87,7 +87,7 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
         precision=attempt.limits.precision,
         meets=_met(comparisons),
         allclose=all(comparison.allclose for comparison in comparisons),
-        oracle="float64" if prepared.trials.oracle_is_float64 else "float32",
+        oracle="float64" if prepared.trials.expectations.oracle_is_float64 else "float32",
         stated=_stated(prepared.problem.declared.tolerance, found),
     )
     return Verified(accuracy, budgets)
@@ -291,7 +291,9 @@ def _compared(
     if compared.passes or right.exact or not compared.passes_as_a_whole:
         return compared
     try:
-        explained = is_explained(result, right, lambda: prepared.trials.moved(drawn, index))
+        explained = is_explained(
+            result, right, lambda: prepared.trials.expectations.moved(drawn, index)
+        )
     except torch.OutOfMemoryError:
         return compared
     return replace(compared, passes=True, meets=right.terms.precision) if explained else compared

@@ -25,7 +25,7 @@ from stark.evaluator.judge.processes.memory import copy_memory, strange_memory
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing.gated import Contents
-from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.trial import Trial
 from stark.evaluator.judge.verifying import check_results
 
 SLOT = 0
@@ -192,7 +192,7 @@ class VisitContents(Contents):
             if not trials.says_something(trial, expected):
                 return
         else:
-            expected = trials.expected_of(drawn)
+            expected = trials.expectations.of(drawn)
         check_results(self._prepared, kept.results, kept.changed, kept.odd, drawn, expected)
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:

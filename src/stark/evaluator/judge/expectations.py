@@ -1,0 +1,285 @@
+"""What is right on given inputs: the reference's results in float64, and how far a candidate's may be from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_of
+from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.signature import Signature
+from stark.evaluator.judge.problem.twin import Twin
+from stark.evaluator.judge.problem.weights import nudging
+from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
+
+GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
+"""In a regime that makes results small, an error passes that is absolutely at most this share of what passes on the
+problem's own inputs, and relatively at most MOST_GRANTED. An approximation with a small absolute error is no fault, and what
+this regime is for, such as a missing epsilon, has larger errors."""
+
+REGIME_ERROR_LIMIT = 1e-2
+"""A regime is skipped if the reference's own relative RMS error exceeds this."""
+
+NOISE = 0.1
+"""A gradient whose own relative RMS error in the reference is larger is nothing but rounding: it is zero in exact arithmetic,
+such as that of a bias before a softmax or a normalization."""
+
+NOISE_FACTOR = 10.0
+"""Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
+
+NO_FLOAT64 = (
+    "the reference does not run in float64, so candidates are compared with the reference's "
+    "own outputs instead"
+)
+NO_ROOM = (
+    "the reference does not fit into memory in float64, so candidates are compared with "
+    "the reference's own outputs instead"
+)
+
+
+class Allowed(NamedTuple):
+    """The error budget of one output and the reference's own error, both as relative RMS, and the budgets as RMS errors."""
+
+    budget: float
+    reference_error: float
+    absolute: Mapping[Precision, float]
+    """For each class."""
+
+    is_zero: bool
+    """Whether each exact value is zero."""
+
+    is_finite: bool
+    """Whether each exact value is finite."""
+
+    has_far_layers: bool
+    """See `ExpectedTensor`."""
+
+
+class Expectations:
+    """The expected outputs of one problem. What its own inputs teach about them holds for all others."""
+
+    def __init__(
+        self, program: Program, signature: Signature, keeps_all: bool, terms: Terms
+    ) -> None:
+        self._program, self._signature, self._terms = program, signature, terms
+        self._twin = Twin(program, save_memory=not keeps_all)
+        self._keeps_all = keeps_all
+        """Whether the expected outputs of all trials fit into memory."""
+
+        differentiation = program.differentiation
+        self._gradients = 0 if differentiation is None else sum(differentiation.wanted.present)
+        """The number of results that are gradients."""
+
+        self._noise: frozenset[int] = frozenset()
+        """The results that are gradients and nothing but rounding."""
+
+        self._masked: frozenset[int] = frozenset()
+        """The results that have infinite values or NaN on the problem's own inputs, so may have them in regimes too."""
+
+        self._layered: frozenset[int] = frozenset()
+        """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
+
+        self._absolute: tuple[Mapping[Precision, float], ...] = ()
+        """The RMS error of each output that passes on the problem's own inputs, for each class."""
+
+        self.error_budgets: tuple[float | None, ...] = ()
+        """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
+
+        self.oracle_is_float64 = True
+        self.short_of_memory = False
+        """Whether the oracle was omitted for lack of memory."""
+
+        self.warnings: tuple[str, ...] = ()
+
+    def learn(self, draws: Sequence[Sequence[Allowed]]) -> None:
+        """Learn from the problem's own inputs what passes on others."""
+        self._masked = frozenset(
+            index for draw in draws for index, each in enumerate(draw) if not each.is_finite
+        )
+        self._layered = frozenset(
+            index for draw in draws for index, each in enumerate(draw) if each.has_far_layers
+        )
+        outputs = list(zip(*draws, strict=True))
+        self._absolute = tuple(
+            {kind: min(each.absolute[kind] for each in output) for kind in CLASSES}
+            for output in outputs
+        )
+        self.error_budgets = tuple(
+            min(each.budget for each in output) or None for output in outputs
+        )
+        self.warnings += self._beyond_budget([each for draw in draws for each in draw])
+
+    @property
+    def _first_gradient(self) -> int:
+        """The place of the first gradient among the results, behind the outputs."""
+        return len(self._signature.outputs) - len(self._program.state) - self._gradients
+
+    def find_noise(self, draws: Sequence[Sequence[Allowed]]) -> bool:
+        """Find the gradients that are nothing but rounding. Returns whether there are any."""
+        begin = self._first_gradient
+        self._noise = frozenset(
+            index
+            for index, each in enumerate(zip(*draws, strict=True))
+            if begin <= index < begin + self._gradients
+            and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
+        )
+        return bool(self._noise)
+
+    def of(self, drawn: Drawn, bounded: bool = True) -> list[ExpectedTensor]:
+        """Compute the expected outputs for these inputs. Raises torch.OutOfMemoryError.
+
+        `bounded` is false for a regime: its error budget has no limit, or the judge would demand more of a candidate
+        on hard inputs than the reference can do.
+        If the reference does not run in float64, its own outputs replace the oracle.
+        """
+        eager = self._program.run(drawn)
+        oracle = self._twin.outputs(drawn, eager) if self.oracle_is_float64 else None
+        if oracle is None and self.oracle_is_float64 and not self.error_budgets:
+            self.without_oracle(NO_FLOAT64)
+        terms = replace(self._terms, bounded=bounded)
+        moves = self._moves(drawn, oracle, eager)
+        found = [
+            replace(
+                expect(exact, ours, terms), moves=far, layered=bounded or place in self._layered
+            )
+            for place, (exact, ours, far) in enumerate(
+                zip(oracle or eager, eager, moves, strict=True)
+            )
+        ]
+        if not bounded and self._absolute:
+            granted = [
+                {
+                    kind: min(GRANTED_SHARE * passes / each.scale, MOST_GRANTED)
+                    for kind, passes in absolute.items()
+                }
+                for each, absolute in zip(found, self._absolute, strict=False)
+            ]
+            found[: len(granted)] = [
+                replace(each, granted=grant) for each, grant in zip(found, granted, strict=False)
+            ]
+        return self._with_noise(found)
+
+    def _with_noise(self, found: list[ExpectedTensor]) -> list[ExpectedTensor]:
+        """Grant gradients that are nothing but rounding an error that is small beside the other gradients."""
+        if not self._noise:
+            return found
+        begin = self._first_gradient
+        largest = max(
+            (found[i].scale for i in range(begin, begin + self._gradients) if i not in self._noise),
+            default=0.0,
+        )
+        for index in self._noise:
+            each = found[index]
+            own, share = NOISE_FACTOR * each.eager_errors.relative_rms, largest / each.scale
+            granted = {kind: max(own, floor_of(kind, each.dtype) * share) for kind in CLASSES}
+            found[index] = replace(each, granted=granted)
+        return found
+
+    def _moves(
+        self, drawn: Drawn, oracle: Sequence[torch.Tensor] | None, eager: list[torch.Tensor]
+    ) -> list[float]:
+        """How far the exact results move when inputs move by their own rounding. A large problem has no room for this."""
+        moved = None
+        if self._keeps_all and oracle is not None:
+            moved = self._twin.outputs(_rounded(drawn), eager)
+        if moved is None or oracle is None:
+            return [0.0] * len(eager)
+        pairs = zip(moved, oracle, strict=True)
+        return [apart(one, other) for one, other in pairs]
+
+    def moved(self, drawn: Drawn, index: int) -> Iterator[torch.Tensor]:
+        """Yield the reference's own results for one output, each after inputs and weights have moved by the class's rounding.
+
+        Raises torch.OutOfMemoryError.
+        """
+        precision = looser(self._terms.precision, self._terms.own)
+        for seed in range(DRAWS):
+            generator = torch.Generator(self._program.device).manual_seed(seed)
+
+            def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
+                if not tensor.is_floating_point():
+                    return tensor
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                return nudged(tensor, rounding_of(precision, dtype), generator)
+
+            near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
+            with nudging(self._program.model, nudge):
+                outputs = self._program.run(near)
+            yield outputs[index]
+
+    def without_oracle(self, warning: str) -> None:
+        """Let the reference's own outputs replace the oracle."""
+        self.oracle_is_float64, self.warnings = False, (warning,)
+        self.short_of_memory |= warning == NO_ROOM
+
+    def allowed(self, outputs: Sequence[ExpectedTensor]) -> list[Allowed]:
+        """The error budgets of a nominal trial's outputs. Keeps no tensors."""
+        return [
+            Allowed(
+                each.budget,
+                each.eager_errors.relative_rms,
+                {kind: each.budget_in(kind) * each.scale for kind in CLASSES},
+                bool(self._gradients) and not bool(each.oracle.any()),
+                each.is_finite,
+                each.has_far_layers,
+            )
+            for each in outputs[: len(self._signature.outputs)]
+        ]
+
+    def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool) -> bool:
+        """Whether the reference is finite and accurate, so that other results are wrong.
+
+        `as_own`: as accurate as on the problem's own inputs.
+        """
+        return all(
+            is_accurate(each)
+            and (index in self._masked or each.is_finite)
+            and (not as_own or _would_pass(each))
+            for index, each in enumerate(outputs)
+        )
+
+    def _beyond_budget(self, outputs: Sequence[Allowed]) -> tuple[str, ...]:
+        """Return a warning if the reference itself would fail, because its own error is above a budget's limit."""
+        beyond = [each for each in outputs if each.reference_error > each.budget > 0]
+        if not beyond:
+            return ()
+        worst = max(beyond, key=lambda each: each.reference_error / each.budget)
+        return (
+            f"the reference's own relative RMS error, {worst.reference_error:.2g}, is above the largest that the "
+            f"precision {self._terms.precision} allows, {worst.budget:.2g}, so a candidate must be more accurate than "
+            "the reference; use a better conditioned reference, or choose a looser precision",
+        )
+
+
+def _rounded(drawn: Drawn) -> Drawn:
+    """The draw in float64, with each number half a float32's unit in the last place higher or lower.
+
+    Of float64, half its own unit. Narrower types are computed with in float32.
+    """
+    tensors: list[torch.Tensor] = []
+    for tensor in drawn.tensors:
+        if tensor.is_floating_point():
+            generator = torch.Generator(tensor.device).manual_seed(len(tensors))
+            up = torch.randint(2, tensor.shape, generator=generator, device=tensor.device) * 2 - 1
+            unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
+            tensor = tensor.double() * (1 + unit / 2 * up)
+        tensors.append(tensor)
+    return Drawn(tensors, drawn.arguments)
+
+
+def is_accurate(output: ExpectedTensor) -> bool:
+    """Whether the reference's own output is close to the oracle, and as finite."""
+    if not output.oracle.is_floating_point():
+        return True
+    return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
+        REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
+    )
+
+
+def _would_pass(output: ExpectedTensor) -> bool:
+    """Whether the reference's own output is within the budget."""
+    return output.exact or output.eager_errors.relative_rms <= output.budget

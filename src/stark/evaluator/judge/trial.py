@@ -1,0 +1,57 @@
+"""One trial: the secret inputs that a candidate is called with, and how it is called."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+
+WAYS = {
+    "early": "before backward ran, ",
+    "transposed": "with a cotangent in other strides, as after a transpose, ",
+    "expanded": "with an expanded cotangent of stride 0, as from sum(), ",
+    "frozen": "while only inputs, or only parameters, required gradients, ",
+    "interleaved": "with another forward between forward and backward, ",
+    "twice": "in the second backward with retain_graph=True, ",
+    "changed": "after an input or a parameter changed in place between forward and backward, ",
+    "alone": "while only one input or parameter required a gradient, ",
+    "inference": "under torch.no_grad(), ",
+}
+"""By mode, when a result was wrong. Those first that kernels have failed in."""
+
+REPLACED = (
+    "after its weights were replaced by load_state_dict (compute nothing from weights that is kept for later calls, or "
+    "compute it again when a weight's `_version` has changed), "
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Inputs to verify on: a secret seed, and the regime that transforms the inputs drawn from the seed."""
+
+    seed: int
+    regime: str | None = None
+    """None for the problem's own inputs, untransformed."""
+
+    calls: int = 1
+    replaced: bool = False
+    """Whether the model has other weights meanwhile, made from the seed."""
+
+    mode: str | None = None
+    """One of WAYS, in which a candidate is called; None for a simple call."""
+
+    @classmethod
+    def fresh(cls, regime: str | None = None, calls: int = 1, replaced: bool = False) -> Trial:
+        """Create a trial with a new secret seed."""
+        return cls(secrets.randbits(48), regime, calls, replaced)
+
+    def __str__(self) -> str:
+        if self.replaced:
+            return REPLACED
+        if self.mode is not None:
+            return WAYS[self.mode]
+        return f"with {self.regime} inputs, " if self.regime else ""
+
+
+def simple(trial: Trial) -> Trial:
+    """The trial with the same inputs and expected outputs in which the candidate is simply called."""
+    return trial if trial.mode == "expanded" else replace(trial, mode=None)
