@@ -119,10 +119,11 @@ def constant_buffers(module: nn.Module) -> dict[str, str]:
 
 def _may_change(buffer: torch.Tensor) -> bool:
     """Whether the judge perturbs a buffer of this content."""
-    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
+    values = (torch.view_as_real(buffer.resolve_conj()) if buffer.is_complex() else buffer).double()
+    if buffer.numel() > 1 and bool((values == values.reshape(buffer.numel(), -1)[0]).all()):
         return True
-    whole = buffer.isfinite().logical_not() | (buffer == buffer.round())
-    return not bool((buffer == 0).any()) and not bool(whole.any())
+    whole = values.isfinite().logical_not() | (values == values.round())
+    return not bool((values == 0).any()) and not bool(whole.any())
 
 
 def is_describable(value: Any, around: tuple[Any, ...] = ()) -> bool:

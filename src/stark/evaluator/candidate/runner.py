@@ -189,6 +189,8 @@ class Runner:
 
     def _weights(self, request: Message) -> Message:
         """Give the module the weights that the judge has written since, as an optimizer's step or a checkpoint would."""
+        if isinstance(self.call, Stateful):
+            self.call.restore()  # or an input would get them that forward left in the module
         give_weights(self.model, self.state)
         if isinstance(self.call, Stateful):
             self.call.keep()

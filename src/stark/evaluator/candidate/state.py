@@ -39,7 +39,15 @@ class Stateful:
             renamed.get(name, name).rpartition(".") for name in names if name not in self.missing
         ]
         self._places = [(model.get_submodule(path), name) for path, _, name in paths]
-        self._kept: list[torch.Tensor] = []
+        self._own: list[torch.Tensor] = []
+        """The module's own tensors. Forward may put others in their places, such as an input."""
+
+        self._memory: list[torch.Tensor] = []
+        """Their memory, which forward may exchange too."""
+
+        self._kept: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
+        """For each type, the memory of that type, and its values."""
+
         self._first: list[torch.Tensor] | None = None
         """What the first of several forwards of a call left."""
 
@@ -69,19 +77,37 @@ class Stateful:
 
     def keep(self) -> None:
         """Let each later forward find the values that the module has now."""
-        self._kept = [each.clone() for each in self._now()]
+        self._own = [getattr(owner, name) for owner, name in self._places]
+        self._memory = self._now()
+        kinds: dict[torch.dtype, list[torch.Tensor]] = {}
+        for each in self._memory:
+            kinds.setdefault(each.dtype, []).append(each)
+        self._kept = [(own, [each.clone() for each in own]) for own in kinds.values()]
 
     def restore(self) -> None:
-        """Give the module the values that are kept. Versions stay: backward may need what an earlier forward saved."""
-        kinds: dict[torch.dtype, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
-        for now, kept in zip(self._now(), self._kept, strict=True):
-            for tensors, each in zip(
-                kinds.setdefault(kept.dtype, ([], [])), (now, kept), strict=True
-            ):
-                tensors.append(each)
-        for own, former in kinds.values():  # a single launch on a GPU if types are alike
-            torch._foreach_copy_(own, former)
+        """Give the module its own tensors, with the values that are kept.
+
+        Versions stay: backward may need what an earlier forward saved.
+        """
+        for (owner, name), own, memory in zip(self._places, self._own, self._memory, strict=True):
+            if getattr(owner, name, None) is not own:
+                setattr(owner, name, own)
+            own.data = memory
+        for memories, kept in self._kept:  # a single launch on a GPU if types are alike
+            torch._foreach_copy_(memories, kept)
+
+    def apart(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results, copied where they lie in memory that `restore` writes to."""
+        own = {each.untyped_storage().data_ptr() for each in self._memory}
+        return [
+            each.clone() if each.untyped_storage().data_ptr() in own else each for each in results
+        ]
 
     def _now(self) -> list[torch.Tensor]:
-        """The tensors themselves, which a forward may have replaced."""
+        """The tensors that are there, which a forward may have put there. Raises TypeError if one is missing."""
+        lost = [name for owner, name in self._places if getattr(owner, name, None) is None]
+        if lost:
+            raise TypeError(
+                f"forward leaves no tensor in {', '.join(lost)}; let it write zeros there instead"
+            )
         return [getattr(owner, name).data for owner, name in self._places]

@@ -16,6 +16,7 @@ from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.regimes import suggestion
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import same_values
 from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
@@ -295,6 +296,10 @@ def _compared(
             result, right, lambda: prepared.trials.expectations.moved(drawn, index)
         )
     except torch.OutOfMemoryError:
+        return compared
+    except ProblemError as error:  # as on a matrix that has moved to a singular one
+        if is_out_of_memory(error):
+            raise
         return compared
     return replace(compared, passes=True, meets=right.terms.precision) if explained else compared
 

@@ -47,7 +47,7 @@ from stark.evaluator.judge.problem.values import (
     upcast,
     versions,
 )
-from stark.evaluator.judge.problem.weights import vary
+from stark.evaluator.judge.problem.weights import unreplaced, vary
 
 CONSTRUCTION_SEED = 42
 """Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.
@@ -100,6 +100,9 @@ class Program:
 
         with self._user_code("Model"):
             self.model = self._constructed()
+        self._saved = frozenset(self.model.state_dict())
+        """The names of the weights. Forward may add others, which candidates do not get."""
+
         vary(self.model, secrets.randbits(48))
 
     def draw(self, seed: int) -> Drawn:
@@ -131,7 +134,7 @@ class Program:
     def _with_cotangents(self, drawn: Drawn, asked: list[bool], seed: int) -> Drawn:
         """The draw with a cotangent for each output that has a gradient."""
         if self.differentiation is None:
-            with self._user_code("forward"):
+            with unreplaced(self.model), self._user_code("forward"):
                 copies = [each.clone() for each in drawn.tensors]  # forward may change them
                 self.differentiation = Differentiation.of(
                     self.problem.name, self.model, copies, drawn.arguments, asked
@@ -159,9 +162,7 @@ class Program:
         pairs = enumerate(zip(given, drawn.tensors, strict=True))
         inputs |= {index for index, pair in pairs if not same_values(*pair)}
         now = self._saved_buffers()  # a normalization writes to its statistics unseen
-        state |= {
-            name for name, each in buffers.items() if not same_values(each, now.get(name, each))
-        }
+        state |= {name for name, each in buffers.items() if not same_values(now[name], each)}
         self._flags_known = True
         known = self.changes, self.state
         self.learn(inputs, state)
@@ -205,24 +206,26 @@ class Program:
     ) -> tuple[list[torch.Tensor], set[int], set[str]]:
         """What the reference returns for these tensors, and to which of them and of its weights it writes."""
         torch.manual_seed(seed)
-        weights = self._saved_buffers()
+        weights = buffers = self._saved_buffers()
         if self.differentiation is None:  # else each call renews the parameters' versions
-            weights |= dict(self.model.named_parameters())
+            weights = buffers | dict(self.model.named_parameters())
         tensors, names = [*given, *weights.values()], [*range(len(given)), *weights]
         before = versions(tensors)
-        with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
-            returned = self._returned(self.model, drawn, given, mode)
+        with unreplaced(self.model):
+            with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
+                returned = self._returned(self.model, drawn, given, mode)
+            now = self._saved_buffers()
+        replaced = {name for name, each in buffers.items() if not same_values(now.get(name), each)}
         found = {
             name
             for name, former, now in zip(names, before, versions(tensors), strict=True)
             if former != now
         }
         inputs = {name for name in found if isinstance(name, int)}
-        return returned, inputs, {name for name in found if isinstance(name, str)}
+        return returned, inputs, replaced | {name for name in found if isinstance(name, str)}
 
     def _saved_buffers(self) -> dict[str, torch.Tensor]:
-        saved = self.model.state_dict()
-        return {name: each for name, each in self.model.named_buffers() if name in saved}
+        return {name: each for name, each in self.model.named_buffers() if name in self._saved}
 
     def run_as_constructed(self, drawn: Drawn, stale: Collection[str]) -> list[torch.Tensor]:
         """Run a model of which the weights `stale` are as `__init__` made them, as in a candidate that packs them there."""
@@ -248,10 +251,9 @@ class Program:
                 twin.load_state_dict(self.model.state_dict())
             else:
                 twin = copy.deepcopy(self.model)
-            twin = twin.double()
-        for state in (*twin.parameters(), *twin.buffers()):
-            state.data = upcast(state.data)
-        return twin
+            for state in (*twin.parameters(), *twin.buffers()):
+                state.data = upcast(state.data)  # at first, or `double` would copy a shared buffer
+            return twin.double()
 
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
@@ -275,11 +277,10 @@ class Program:
             return tensors_of(self._called(model, model, drawn, given, mode))
         stateful = Stateful(model, model, self.state, model.state_dict())
         call = partial(self._called, stateful.forward, model, drawn, given, mode)
-        returned = tensors_of(stateful.with_state(call))
-        begin = len(returned) - len(self.state)
-        results = [*returned[:begin], *(each.clone() for each in returned[begin:])]
-        stateful.restore()
-        return results
+        try:
+            return stateful.apart(tensors_of(stateful.with_state(call)))
+        finally:
+            stateful.restore()
 
     def _called(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import torch
 
 from stark.core.errors import ProblemError
-from stark.evaluator.candidate.program import leaves_of
+from stark.evaluator.candidate.program import alike, leaves_of
 from stark.evaluator.judge.problem.arguments import unsupported
 from stark.evaluator.judge.verify.errors import pieces
 
@@ -46,8 +46,15 @@ def versions(tensors: list[torch.Tensor]) -> list[int]:
     return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
-def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, with NaN equal to NaN; compares piece by piece."""
+def same_values(one: torch.Tensor | None, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, with NaN equal to NaN; compares piece by piece.
+
+    False if there is only one, and for other types or shapes.
+    """
+    if one is None or not alike(one, other):
+        return False
+    if one is other:
+        return True
     if one.is_floating_point() and one.itemsize == 1:  # has no comparison of its own
         return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
     return all(

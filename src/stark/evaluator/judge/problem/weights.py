@@ -25,7 +25,9 @@ def variable(model: torch.nn.Module) -> list[torch.Tensor]:
     constants = {
         name
         for name, buffer in model.named_buffers()
-        if not _is_statistic(model, name) and not _may_change(buffer.detach())
+        if _is_inexact(buffer)
+        and not _is_statistic(model, name)
+        and not _may_change(buffer.detach())
     }
     return [
         value
@@ -51,13 +53,34 @@ def vary(model: torch.nn.Module, seed: int) -> None:
 @contextmanager
 def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
     """Meanwhile the model has other weights, the same for the same seed. The former ones wait in the host's memory."""
-    kept = [state.to("cpu", copy=True) for state in variable(model)]
+    weights = variable(model)
+    kept = [state.to("cpu", copy=True) for state in weights]
     vary(model, seed)
     try:
         yield
     finally:
-        for state, value in zip(variable(model), kept, strict=True):
+        for state, value in zip(weights, kept, strict=True):
             state.copy_(value)
+
+
+@contextmanager
+def unreplaced(model: torch.nn.Module) -> Iterator[None]:
+    """Afterwards the model has the saved tensors that it has now, where a call put others in their places."""
+    saved = [
+        (owner, name, each)
+        for owner in model.modules()
+        for name, each in (
+            *owner.named_parameters(recurse=False),
+            *owner.named_buffers(recurse=False),
+        )
+        if name not in owner._non_persistent_buffers_set
+    ]
+    try:
+        yield
+    finally:
+        for owner, name, each in saved:
+            if getattr(owner, name, None) is not each:
+                setattr(owner, name, each)
 
 
 @contextmanager
@@ -84,10 +107,11 @@ def _is_statistic(model: torch.nn.Module, buffer: str) -> bool:
 
 def _may_change(buffer: torch.Tensor) -> bool:
     """Whether a buffer's values are not those of a mask."""
-    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
+    values = as_real(buffer)
+    if buffer.numel() > 1 and bool((values == as_real(buffer.flatten()[0])).all()):
         return True  # as before anybody has written to it, such as a scale of ones
-    zeros = buffer == 0
-    return not bool(zeros.any()) and bool((buffer.isfinite() & (buffer != buffer.round())).all())
+    zeros = values == 0
+    return not bool(zeros.any()) and bool((values.isfinite() & (values != values.round())).all())
 
 
 def _is_inexact(tensor: torch.Tensor) -> bool:
