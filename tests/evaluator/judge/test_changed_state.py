@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.core.errors import ProblemError
 from stark.core.problem import Problem
+from stark.evaluator.candidate.runner import Runner
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.trial import WAYS
@@ -38,6 +41,11 @@ def get_init_inputs():
 """
 
 NORM = "self.norm = nn.BatchNorm1d(8)"
+HIDDEN = "self.register_buffer('hidden', torch.rand(64, 8))"
+SHARED = (
+    "self.l = nn.Linear(8, 8); self.a, self.b = nn.Module(), nn.Module()\n        "
+    "self.a.register_buffer('hidden', torch.rand(64, 8)); self.b.register_buffer('hidden', self.a.hidden)"
+)
 STATISTICS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
 
 
@@ -76,6 +84,16 @@ def weights(ready: PreparedReference) -> list[torch.Tensor]:
             "if x.max() > 4: self.most.copy_(x.max())\n        return x.clamp(max=4)",
             ("most",),
         ),
+        (
+            "self.register_buffer('most', torch.ones(()))",
+            "if x.max() > 4: self.most = x.max()\n        return x.clamp(max=4)",
+            ("most",),
+        ),
+        (
+            "self.register_buffer('found', None)",
+            "self.found = 2 * x; return self.found",
+            (),
+        ),
     ],
 )
 def test_what_forward_changes_is_a_result(
@@ -92,6 +110,82 @@ def test_what_forward_changes_is_a_result(
         assert all(map(torch.equal, first, second))
     assert all(map(torch.equal, before, weights(ready)))
     assert 1 == ready._own_results, "of forward itself"
+
+
+@pytest.mark.parametrize(
+    ("made", "body"),
+    [
+        (HIDDEN, "self.hidden = torch.tanh(x + self.hidden); return self.hidden"),
+        (HIDDEN, "self.hidden.mul_(0.5).add_(x); return self.hidden"),
+        (HIDDEN, "self.hidden.mul_(0.5).add_(x); return self.hidden[:, 2:].T"),
+        (HIDDEN, "y = x - self.hidden; self.hidden = x; return y"),
+        (HIDDEN, "y = x - self.hidden; self.hidden.data = x; return y"),
+        (HIDDEN, "self.hidden = torch.cat([self.hidden, x]); return self.hidden.sum(0)"),
+        (HIDDEN, "self.hidden = x.mean().expand(64, 8); return 2 * x"),
+        (SHARED, "self.a.hidden.mul_(0.5).add_(x); return x * self.b.hidden"),
+    ],
+)
+def test_each_call_finds_the_same_state_and_leaves_its_inputs_and_results_alone(
+    made: str, body: str, tmp_path: Path
+) -> None:
+    ready = prepared(made, body, tmp_path)
+    model, [name] = ready.program.model, ready.program.state
+    before, candidate = weights(ready), copy.deepcopy(model)
+    call = Stateful(candidate, candidate, [name], model.state_dict())
+
+    for trial in ready.trials.always:
+        drawn, alone = ready.trials.drawn(trial), copy.deepcopy(model)
+        [given] = [each.clone() for each in drawn.tensors]
+        right = [alone(given.clone()), alone.get_buffer(name)]
+        for found in (ready.program.run(drawn), call(*drawn.tensors)):
+            assert [each.shape for each in right] == [each.shape for each in found]
+            assert all(map(torch.equal, right, found))
+        for each in ready.trials.expected(trial):
+            assert each.eager_errors.relative_rms < 1e-6
+        assert torch.equal(given, drawn.tensors[0])
+        list(ready.trials.expectations.moved(drawn, 0))
+        assert all(map(torch.equal, before, weights(ready)))
+
+
+def test_new_weights_are_not_written_to_what_forward_left_in_the_module(tmp_path: Path) -> None:
+    model = prepared(HIDDEN, "self.hidden = x; return 2 * x", tmp_path).program.model
+    channel: Any = None
+    runner = Runner(channel, None, lambda: None)
+    runner.model, runner.state = model, {"hidden": torch.rand(64, 8)}
+    runner.call = Stateful(model, model, ["hidden"], runner.state)
+    given, other = torch.ones(64, 8), torch.ones(64, 8)
+    runner.call(given)
+
+    runner._weights({})
+
+    assert torch.equal(other, given)
+    runner.call.restore()
+    assert torch.equal(runner.state["hidden"], model.hidden)
+
+
+def test_a_forward_that_raises_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+    body = (
+        "y = self.norm(x)\n        if x.min() < 0: raise ValueError('negative')\n        return y"
+    )
+    ready = prepared(NORM, body, tmp_path)
+    before = weights(ready)
+    drawn = ready.trials.drawn(ready.trials.nominal[0])
+    drawn.tensors[0].neg_()
+
+    with pytest.raises(ProblemError, match="negative"):
+        ready.program.run(drawn)
+
+    assert "mixed" not in {trial.regime for trial in ready.trials.always}
+    assert all(map(torch.equal, before, weights(ready)))
+
+
+def test_a_forward_that_removes_a_buffer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match="leaves no tensor in hidden; let it write zeros"):
+        prepared(
+            HIDDEN,
+            "y = x if self.hidden is None else 2 * x; self.hidden = None; return y",
+            tmp_path,
+        )
 
 
 def test_an_exact_value_is_that_of_the_state_in_float64(tmp_path: Path) -> None:
@@ -116,6 +210,24 @@ def test_gradients_and_their_ways_of_calling_go_with_a_state(tmp_path: Path) -> 
     expected = ready.trials.expected(ready.trials.nominal[0])
     assert len(expected) == 1 + 3 + 3, "an output, three gradients, three buffers"
     assert ready._own_results == 4
+    assert all(map(torch.equal, before, weights(ready)))
+
+
+def test_a_state_may_hold_the_graph_of_an_earlier_call(tmp_path: Path) -> None:
+    made = f"{HIDDEN}; self.l = nn.Linear(8, 8)"
+    body = "self.hidden = torch.tanh(self.l(x) + self.hidden); return self.hidden"
+    ready = prepared(made, body, tmp_path, "BACKWARD = True")
+    before = weights(ready)
+    drawn = ready.trials.drawn(ready.trials.nominal[0])
+
+    first, second = ready.program.run(drawn), ready.program.run(drawn)
+
+    assert 1 + 3 + 1 == len(first), "an output, three gradients, a buffer"
+    assert all(map(torch.equal, first, second))
+    assert torch.equal(first[0], first[-1])
+    assert len(WAYS) - 2 <= sum(
+        trial.mode is not None for trial in ready.trials.for_effort("promote")
+    )
     assert all(map(torch.equal, before, weights(ready)))
 
 

@@ -44,10 +44,11 @@ def vary(model: torch.nn.Module, seed: int) -> None:
     """
     torch.manual_seed(seed)
     for state in variable(model):
-        values = as_real(state) if state.is_floating_point() else state
-        factors = torch.rand(state.shape, device=state.device)
+        values = as_real(state)
+        factors = torch.rand(values.shape, device=state.device)
         noise = PERTURBATION * (2 * factors - 1).to(values.dtype)
-        state.copy_(torch.where(values == 0, noise, values * (1 + noise)))
+        varied = torch.where(values == 0, noise, values * (1 + noise))
+        state.copy_(torch.view_as_complex(varied) if state.is_complex() else varied)
 
 
 @contextmanager

@@ -1,0 +1,56 @@
+"""Which saved buffers the judge varies. Those that it leaves alone are what a captured kernel may have as constants."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.capturing.code.attributes import constant_buffers
+from stark.evaluator.judge.problem.values import same_values
+from stark.evaluator.judge.problem.weights import other_weights, vary
+
+ANGLES = torch.arange(1.0, 9.0).outer(torch.linspace(0.1, 0.9, 4))
+
+
+class Model(torch.nn.Module):
+    def __init__(self, buffer: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("buffer", buffer.clone())
+
+
+@pytest.mark.parametrize(
+    ("buffer", "varies"),
+    [
+        (torch.polar(torch.ones(8, 4), ANGLES), True),
+        (torch.polar(torch.ones(8, 4), ANGLES - 0.1), False),
+        (torch.zeros(4, dtype=torch.complex64), True),
+        (torch.full((16,), 1.5).to(torch.float8_e4m3fn), True),
+        (torch.tensor([0.3, 0.6, 1.4] * 8).to(torch.float8_e4m3fn), True),
+        (torch.tensor([0.0, 1.0, 0.3]).to(torch.float8_e5m2), False),
+        (torch.ones(4), True),
+        (torch.eye(4), False),
+        (torch.tensor(True), False),
+    ],
+)
+def test_buffers_of_every_type_vary_unless_they_look_like_masks(
+    buffer: torch.Tensor, varies: bool
+) -> None:
+    model = Model(buffer)
+
+    vary(model, 0)
+
+    assert varies != same_values(buffer, model.buffer)
+    assert varies != bool(constant_buffers(model))
+    before = model.buffer.clone()
+    for seed in range(8):
+        with other_weights(model, seed):
+            assert varies != same_values(before, model.buffer)
+        assert same_values(before, model.buffer)
+
+
+def test_tensors_of_other_shapes_and_types_have_other_values() -> None:
+    ones = torch.ones(4)
+
+    assert same_values(ones, ones.clone())
+    assert not any(same_values(each, ones) for each in (torch.ones(1), ones.half(), None))

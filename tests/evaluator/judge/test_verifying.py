@@ -1,0 +1,52 @@
+"""Comparing a candidate's results never fails for what the reference does on inputs that the judge made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.core.errors import ProblemError
+from stark.core.problem import Problem
+from stark.evaluator.judge.attempt import Verdict
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.verifying import check_results
+from support.nodes import CPU
+
+ON_A_GRID = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        if (x * 1024 % 1).any():
+            raise ValueError("not on the grid")
+        return 2 * x
+
+def get_inputs():
+    return [torch.randint(1, 1000, (64, 64)) / 1024]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_reference_that_refuses_inputs_that_moved_explains_no_error(tmp_path: Path) -> None:
+    forkserver: Any = SimpleNamespace(folder=tmp_path)
+    problem = Problem(name="p", source=ON_A_GRID)
+    prepared = PreparedReference(problem, torch.device("cpu"), CPU, forkserver)
+    trial = prepared.trials.nominal[0]
+    drawn, expected = prepared.trials.drawn(trial), prepared.trials.expected(trial)
+    found = [each.eager.clone() for each in expected]
+    found[0].view(-1)[found[0].argmin()] += 1.2e-3
+
+    with pytest.raises(ProblemError, match="not on the grid"):
+        next(prepared.trials.expectations.moved(drawn, 0))
+    with pytest.raises(Verdict) as verdict:
+        check_results(prepared, found, None, None, drawn, expected)
+
+    assert "output 0" in verdict.value.evaluation.error
