@@ -114,7 +114,7 @@ def test_a_problem_that_nothing_can_be_compared_of_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Twin, "outputs", lambda *_: None)
-    monkeypatch.setattr("stark.evaluator.judge.trials.expect", full)
+    monkeypatch.setattr("stark.evaluator.judge.expectations.expect", full)
 
     with pytest.raises(ProblemError, match="made_up: too little memory to judge this problem"):
         made_ready(SOURCE, tmp_path)
@@ -130,10 +130,10 @@ def test_a_badly_conditioned_reference_is_reported_and_its_budget_has_a_limit(
     default = made_ready(source, tmp_path).trials
     loose = made_ready(source, tmp_path, "bf16").trials
 
-    assert pytest.approx((2e-4,)) == default.error_budgets
+    assert pytest.approx((2e-4,)) == default.expectations.error_budgets
     (warning,) = [each for each in default.warnings if "the reference's own" in each]
     assert "the precision fp32-split allows, 0.0002" in warning
-    assert 1e-2 <= loose.error_budgets[0] < 2e-2, (
+    assert 1e-2 <= loose.expectations.error_budgets[0] < 2e-2, (
         "three times the reference's own error, if that is more"
     )
     assert not any("the reference's own" in each for each in loose.warnings)
@@ -233,7 +233,7 @@ def test_new_inputs_of_a_regime_count_where_the_reference_is_accurate(
     known, other = large.always[-1], Trial.fresh(regime="mixed")
     assert large.says_something(other, large.expected(other))
 
-    monkeypatch.setattr(trials, "_is_accurate", lambda _: False)
+    monkeypatch.setattr(expectations, "is_accurate", lambda _: False)
 
     assert not large.says_something(other, large.expected(other))
     assert large.says_something(known, large.expected(known)), "it is known to be accurate there"
