@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from stark.core.errors import ProblemError
 from stark.core.precision import DEFAULT, Precision
 from stark.core.problem import Problem
-from stark.evaluator.judge import room, trials
+from stark.evaluator.judge import expectations, room, trials
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import CONSTANTS, REGIMES
