@@ -339,3 +339,29 @@ def test_a_change_that_no_regime_shows_is_reported(tmp_path: Path) -> None:
     assert prepared.program.changes == ()
     with pytest.raises(ProblemError, match="changes input 0 in place in some calls only"):
         prepared.program.run(Drawn([torch.full((64, 8), 7.0)], prepared.signature.drawn.arguments))
+
+
+def test_a_change_that_the_reference_bears_with_some_seeds_only_is_not_used(tmp_path: Path) -> None:
+    """The smallest eigenvalue of this matrix is so small that one change in four by up to a tenth makes it negative."""
+    source = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.cholesky_solve(b, torch.linalg.cholesky(a))
+
+def get_inputs():
+    at = torch.arange(64.0)
+    return [0.83 ** (at[:, None] - at).abs(), torch.randn(64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+    found = made_ready(source, tmp_path).trials
+    table = found.drawn(found.nominal[0]).tensors[0]
+
+    for _ in range(60):
+        drawn = found.drawn(Trial.fresh())
+        assert not torch.equal(table, drawn.tensors[0])
+        torch.linalg.cholesky(drawn.tensors[0])
