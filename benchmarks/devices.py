@@ -110,7 +110,7 @@ async def _rate(notation: str, candidates: int) -> float:
         asked = [asyncio.create_task(judged(n)) for n in range(first + counted + PARALLEL)]
         for each in asyncio.as_completed(asked):
             await each
-            if len(answered) == first + counted:
+            if len(answered) >= first + counted:
                 break
         for each in asked:
             each.cancel()

@@ -92,6 +92,7 @@ def clock(effort: Effort, *names: str) -> tuple[Any, Attempt]:
         shared=SimpleNamespace(fill_inputs=lambda *_: None),
         settle=lambda: None,
         room=SimpleNamespace(keeps_all=True),
+        precision="fp32-split",
         trials=SimpleNamespace(drawn=lambda _: None, nominal=[None], always=[None]),
     )
     return measuring.DeviceClock(attempt, running, prepared), attempt
@@ -176,7 +177,7 @@ def comparing(tmp_path: Path) -> Any:
         Problem(name="made_up", source=SOURCE), torch.device("cpu"), CPU, forkserver
     )
     found._attempt, found._running, found._child = SimpleNamespace(effort="search"), {}, None
-    found._compared_by = TimedResults([floor_of("fp32-split", "float32")])
+    found._compared_by = TimedResults([floor_of("fp32-split", "float32")], "fp32-split")
     found._choose()
     return found
 

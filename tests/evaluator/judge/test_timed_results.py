@@ -37,7 +37,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def test_another_rounding_agrees(size: str, shape: tuple[int, ...]) -> None:
     theirs = falling(*shape)
 
-    assert "full" == agreement(rounded(theirs), theirs, BUDGET)
+    assert "full" == agreement(rounded(theirs), theirs, BUDGET, "fp32-split")
 
 
 @pytest.mark.parametrize("axis", ["rows", "columns", "slices"])
@@ -48,7 +48,7 @@ def test_small_lines_that_are_left_out_do_not_agree(size: str, axis: str) -> Non
     if axis == "columns":
         ours, theirs = ours.T.contiguous(), theirs.T.contiguous()
 
-    assert "as a whole" == agreement(ours, theirs, BUDGET)
+    assert "as a whole" == agreement(ours, theirs, BUDGET, "fp32-split")
 
 
 def test_what_is_looked_at_in_a_large_output_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_what_is_looked_at_in_a_large_output_is_secret(monkeypatch: pytest.Monke
     ours = rounded(theirs)
     ours[4000] = 0
 
-    found = [agreement(ours, theirs, BUDGET) for _ in range(60)]
+    found = [agreement(ours, theirs, BUDGET, "fp32-split") for _ in range(60)]
 
     assert {"full", "as a whole"} == set(found), "one row in 16"
 
@@ -68,7 +68,7 @@ def test_one_wrong_element_does_not_agree(size: str) -> None:
     ours = theirs.clone()
     ours[7, 7] = 1.002
 
-    assert "as a whole" == agreement(ours, theirs, BUDGET)
+    assert "as a whole" == agreement(ours, theirs, BUDGET, "fp32-split")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -77,14 +77,14 @@ def test_a_value_that_is_not_finite_does_not_agree_at_all(size: str, value: floa
     ours = theirs.clone()
     ours[7, 7] = value
 
-    assert "none" == agreement(ours, theirs, BUDGET)
+    assert "none" == agreement(ours, theirs, BUDGET, "fp32-split")
 
 
 def test_half_precision_does_not_agree_at_all(size: str) -> None:
     theirs = torch.rand(512, 128)
 
-    assert "none" == agreement(theirs.half().float(), theirs, BUDGET)
-    assert "full" == agreement(theirs.half().float(), theirs, 1e-3), "but in another class"
+    assert "none" == agreement(theirs.half().float(), theirs, BUDGET, "fp32-split")
+    assert "full" == agreement(theirs.half().float(), theirs, 1e-3, "tf32"), "but in another class"
 
 
 @pytest.mark.parametrize(("off", "expected"), [(0, "full"), (1, "none")])
@@ -93,17 +93,17 @@ def test_whole_numbers_must_be_equal(off: int, expected: str) -> None:
     ours = theirs.clone()
     ours[3, 1] += off
 
-    assert expected == agreement(ours, theirs, 0.0)
+    assert expected == agreement(ours, theirs, 0.0, "fp32-split")
 
 
 def test_complex_numbers_are_pairs() -> None:
     theirs = torch.view_as_complex(falling(512, 64, 2))
     ours = theirs.clone()
-    assert "full" == agreement(ours, theirs, BUDGET)
+    assert "full" == agreement(ours, theirs, BUDGET, "fp32-split")
 
     ours[300:] = 0
 
-    assert "as a whole" == agreement(ours, theirs, BUDGET)
+    assert "as a whole" == agreement(ours, theirs, BUDGET, "fp32-split")
 
 
 def test_the_oracle_is_not_asked_about_each_line_that_no_kernel_has_right(
@@ -113,7 +113,7 @@ def test_the_oracle_is_not_asked_about_each_line_that_no_kernel_has_right(
     theirs = falling(512, 128)
     lines, wrong = rounded(theirs), theirs * 1.01
     lines[300:] = 0
-    judged = TimedResults([BUDGET])
+    judged = TimedResults([BUDGET], "fp32-split")
 
     asked = [judged.need_oracle([lines], [theirs]) for _ in range(timed_results.ALWAYS_ASKED + 5)]
 

@@ -121,7 +121,7 @@ class DeviceClock:
 
     def time(self, child: Child, verified: Verified) -> float:
         """Visit the candidate's first process. Returns about how many milliseconds a call takes. Raises Verdict."""
-        self._compared_by = TimedResults(verified.budgets)
+        self._compared_by = TimedResults(verified.budgets, self._prepared.precision)
         candidate = self._visit_candidate(child)
         return self._visits.measurement(candidate, self._taken[None]).latency_ms
 

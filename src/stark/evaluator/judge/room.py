@@ -16,8 +16,8 @@ from stark.evaluator.judge.problem.signature import Signature
 NOMINAL_TRIALS = 2
 """Every candidate is verified on this many draws of the problem's own inputs."""
 
-TRIALS = NOMINAL_TRIALS + len(REGIMES) + 2
-"""With one for indices and one for other weights, the trials whose expected values are kept, if all of them fit."""
+TRIALS = NOMINAL_TRIALS + len(REGIMES) + 3
+"""With one each for indices, changed constants and other weights, the trials whose expected values are kept, if all of them fit."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}

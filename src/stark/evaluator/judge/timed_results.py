@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 
+from stark.core.precision import Precision
 from stark.evaluator.judge.verify.errors import CHUNKS, as_real, measure
 from stark.evaluator.judge.verify.lines import FEW, run_length
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare, stand_in
@@ -40,8 +41,8 @@ Agreement = Literal["full", "as a whole", "none"]
 class TimedResults:
     """Decides about which results of one candidate's timed calls the oracle is asked."""
 
-    def __init__(self, budgets: Sequence[float]) -> None:
-        self._budgets = budgets
+    def __init__(self, budgets: Sequence[float], precision: Precision) -> None:
+        self._budgets, self._precision = budgets, precision
         self._doubtful = 0
         """Results so far that agree only as a whole."""
 
@@ -50,7 +51,7 @@ class TimedResults:
     def need_oracle(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
         """Whether the oracle has to judge a call's results, given the reference's. Raises torch.OutOfMemoryError."""
         pairs = zip(ours, theirs, self._budgets, strict=True)
-        found = {agreement(one, two, budget) for one, two, budget in pairs}
+        found = {agreement(one, two, budget, self._precision) for one, two, budget in pairs}
         if found <= {"full"}:
             return False
         if "none" in found:
@@ -59,9 +60,14 @@ class TimedResults:
         return self._doubtful <= ALWAYS_ASKED or self._random.random() < ASKED_SHARE
 
 
-def agreement(ours: torch.Tensor, theirs: torch.Tensor, budget: float) -> Agreement:
-    """Compare one result with the reference's, which has the same shape and type; `budget` is the result's error budget."""
-    expected = stand_in(theirs, AGREEMENT_FACTOR * budget)
+def agreement(
+    ours: torch.Tensor, theirs: torch.Tensor, budget: float, precision: Precision
+) -> Agreement:
+    """Compare one result with the reference's, which has the same shape and type.
+
+    `budget` is the result's error budget in the run's `precision`.
+    """
+    expected = stand_in(theirs, AGREEMENT_FACTOR * budget, precision)
     if expected.exact:
         return "full" if compare(ours, expected).passes else "none"
     ours = as_real(ours)

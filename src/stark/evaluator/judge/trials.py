@@ -16,7 +16,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
 from stark.evaluator.judge.expectations import NO_ROOM, Allowed, Expectations, is_accurate
-from stark.evaluator.judge.problem.constants import STEPS, constant, redrawn
+from stark.evaluator.judge.problem.constants import STEPS, USED, constant, redrawn
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
@@ -37,6 +37,9 @@ Several calls are made because a race condition makes only some calls fail.
 
 REGIMES_S = 1.0
 """Seconds for the regimes of a large problem, at least one of which is tried. A final check tries the others."""
+
+CONSTANTS_TRIED, CONSTANTS_S = 8, 0.5
+"""How often, and about how long, changes of inputs that the problem does not draw are tried."""
 
 UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
 """Share of the calls in a regime among timed ones whose inputs are new. Of the others, which verification had too, the expected
@@ -144,10 +147,23 @@ class Trials:
         self._constants = constant(*map(self.drawn, self.nominal[:2]))
         for step in STEPS if self._constants else ():
             self._step = step
-            for trial in self._usable([CONSTANTS], keep=True):
-                self.always.append(trial)
+            if self._bears_changes():
+                self._step = USED * step
+                self.always += self._usable([CONSTANTS], keep=True)
                 return
         self._constants = ()
+
+    def _bears_changes(self) -> bool:
+        """Whether the reference is finite and accurate with a few seeds, three at least and as many as take `CONSTANTS_S`."""
+        begin = time.monotonic()
+        for number in range(CONSTANTS_TRIED):
+            if number >= 3 and time.monotonic() - begin > CONSTANTS_S:
+                break
+            trials = list(self._usable([CONSTANTS], keep=True))
+            if not trials:
+                return False
+            self.kept.pop(trials[0], None)
+        return True
 
     def for_effort(self, effort: Effort) -> Iterator[Trial]:
         """Yield the trials for one candidate.

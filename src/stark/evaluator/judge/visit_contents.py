@@ -73,7 +73,7 @@ class VisitContents(Contents):
         effort: Effort,
     ) -> None:
         self._effort: Effort = effort
-        self._prepared, self._compared_by = prepared, TimedResults(budgets)
+        self._prepared, self._compared_by = prepared, TimedResults(budgets, prepared.precision)
         self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""
@@ -82,7 +82,7 @@ class VisitContents(Contents):
         """Secret: the numbers of the calls whose results are kept and compared."""
 
         self._random = random.SystemRandom()
-        kinds = prepared.trials.kinds
+        kinds = prepared.trials.kinds[: 1 if effort == "race" else None]
         self._unused = self._random.sample(kinds, len(kinds))
         """Secret: trials of verification of whose kinds no call has been yet."""
 

@@ -95,7 +95,7 @@ def test_zeros_and_ones_are_reordered() -> None:
 
 
 def test_a_stretch_of_a_large_tensor_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "MOST_CHANGED", 64)
+    monkeypatch.setitem(constants.MOST_CHANGED, "cpu", 64)
     distances = torch.exp(-(ROWS[:, None] - ROWS).abs())
 
     table, matrix = changed(torch.ones(2, 64, 4)), changed(distances)

@@ -195,3 +195,22 @@ def test_the_message_names_the_values_and_the_reason() -> None:
     assert text[-1].startswith(
         "small beside far larger values, but they count by their own size: relative RMS error 1, "
     )
+
+
+def test_a_convolution_by_fft_may_round_as_its_largest_values_do() -> None:
+    generator = torch.Generator().manual_seed(0)
+    signal = torch.randn(64, 4096, generator=generator)
+    signal[torch.arange(64), torch.randint(4096, (64,), generator=generator)] = 1e5
+    taps = torch.randn(16, generator=generator)
+
+    def direct(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv1d(x[:, None], w[None, None])[:, 0]
+
+    def by_fft(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        product = torch.fft.rfft(x) * torch.fft.rfft(w.flip(0), n=4096)
+        return torch.fft.irfft(product, n=4096)[:, 15:]
+
+    expected = expect(direct(signal.double(), taps.double()), direct(signal, taps))
+
+    assert expected.layers
+    assert compare(by_fft(signal, taps), expected).passes

@@ -18,8 +18,12 @@ STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
 
 
-MOST_CHANGED = 1 << 24
-"""Numbers of a tensor that are changed in a draw at most: a part of a larger tensor, somewhere. More would take seconds."""
+USED = 0.5
+"""Share of a step that is used once the reference has borne all of it with some seeds, since it must bear it with every seed."""
+
+MOST_CHANGED = {"cpu": 1 << 18, "cuda": 1 << 24}
+"""Numbers of a tensor that are changed in a draw at most: a part of a larger tensor, somewhere. More would take longer than the
+draw itself."""
 
 
 def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
@@ -45,10 +49,11 @@ def redrawn(drawn: Drawn, places: Collection[int], step: float, seed: int) -> Dr
 
 def _partly_changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
     """The tensor, changed as a whole or in a stretch along its longest axis; of a square matrix, along both."""
-    if tensor.numel() <= MOST_CHANGED:
+    most = MOST_CHANGED[tensor.device.type]
+    if tensor.numel() <= most:
         return _changed(tensor, step, generator)
     axis = max(range(tensor.dim()), key=lambda each: tensor.shape[each])
-    length = max(1, MOST_CHANGED * tensor.shape[axis] // tensor.numel())
+    length = max(1, most * tensor.shape[axis] // tensor.numel())
     free = tensor.shape[axis] - length + 1
     begin = int(torch.randint(free, (), generator=generator, device=tensor.device))
     found = tensor.clone()

@@ -26,8 +26,8 @@ KNOWN = 0.1
 """The reference knows the values of a layer if its own relative RMS error is below this. Otherwise they are the rounding of
 larger ones, such as those off the diagonal of a matrix times its inverse."""
 
-ABOVE = 2.0
-"""Arithmetic at the size of the values above, as in a tanh made of exponentials, may leave an error of so many of their units in
+ABOVE = 8.0
+"""Arithmetic at the size of the values above, as in a tanh made of exponentials or a convolution by FFT, may leave an error of so many of their units in
 the last place, in float32 or the output's type if that is finer. Where this would lose the layer, as beside -1e9, only arithmetic
 with numbers up to 1 may leave such an error, as in a logistic function computed as 1 - p."""
 

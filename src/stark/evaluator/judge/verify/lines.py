@@ -106,14 +106,16 @@ def _lost(
     for begin in range(0, len(flat[0]), step):
         ours, exact, theirs = (tensor[begin : begin + step] for tensor in flat)
         exact = exact.double()
-        squares = [values.square_() for values in (exact - ours, exact - theirs, exact.clone())]
-        if below < math.inf:
-            left_out = ~(exact.abs() < below)
-            squares = [each.masked_fill_(left_out, 0.0) for each in squares]
-            squares.append((~left_out).double())
-        for number, values in enumerate(squares):
-            rows[number, begin : begin + step] = values.sum(1)
-            columns[number] += values.sum(0)
+        counted = exact.abs() < below if below < math.inf else None
+        for number, other in enumerate((ours, theirs, None)):  # one at a time, to save memory
+            squares = exact.square() if other is None else (exact - other).square_()
+            if counted is not None:
+                squares.masked_fill_(~counted, 0.0)
+            rows[number, begin : begin + step] = squares.sum(1)
+            columns[number] += squares.sum(0)
+        if counted is not None:
+            rows[3, begin : begin + step] = counted.sum(1)
+            columns[3] += counted.sum(0)
     kind = torch.finfo(result.dtype)
     tiny, usual = kind.tiny / kind.eps, share_lost(budget)
     for name, sums, elements in (

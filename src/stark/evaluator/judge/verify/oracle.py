@@ -279,11 +279,11 @@ def expect(
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
 
 
-def stand_in(eager: torch.Tensor, budget: float) -> ExpectedTensor:
+def stand_in(eager: torch.Tensor, budget: float, precision: Precision) -> ExpectedTensor:
     """What a result is compared with where the oracle would take too long: the reference's own, with this error budget."""
     theirs = as_real(eager)
     scale = scale_of(theirs) if theirs.is_floating_point() else 1.0
-    terms = Terms("reference")
+    terms = Terms(precision)
     return ExpectedTensor(
         theirs, theirs, scale, EXACT, terms, _dtype(eager), granted={terms.precision: budget}
     )
