@@ -214,8 +214,8 @@ class Program:
         with unreplaced(self.model):
             with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
                 returned = self._returned(self.model, drawn, given, mode)
-            now = self._saved_buffers()
-        replaced = {name for name, each in buffers.items() if not same_values(now.get(name), each)}
+            left = self._saved_buffers()
+        replaced = {name for name, each in buffers.items() if not same_values(left.get(name), each)}
         found = {
             name
             for name, former, now in zip(names, before, versions(tensors), strict=True)
