@@ -62,8 +62,8 @@ def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
     The former ones wait in the host's memory if a GPU's is short.
     """
     weights = variable(model)
-    place = weights[0].device if _has_room(weights) else torch.device("cpu")
-    kept = [state.to(place, copy=True) for state in weights]
+    beside = bool(weights) and _has_room(weights)
+    kept = [each.clone() if beside else each.to("cpu", copy=True) for each in weights]
     vary(model, seed)
     try:
         yield
