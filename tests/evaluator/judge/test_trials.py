@@ -302,6 +302,27 @@ def test_an_input_that_the_reference_needs_as_it_is_stays(tmp_path: Path) -> Non
     assert torch.equal(found.drawn(Trial.fresh()).tensors[1], torch.full((8,), 0.5))
 
 
+@pytest.mark.parametrize("fixed", ["first, second", "second, first"])
+def test_an_input_that_bears_no_change_leaves_the_others_changed(
+    fixed: str, tmp_path: Path
+) -> None:
+    source = CONSTANT.replace("x, table", f"x, {fixed}").format(
+        body="x @ first * torch.sqrt(second - 0.5)",
+        table=", ".join(
+            {"first": "torch.full((8, 8), 0.5)", "second": "torch.full((8,), 0.5)"}[name]
+            for name in fixed.split(", ")
+        ),
+    )
+    place = 1 + fixed.split(", ").index("first")
+
+    found = made_ready(source, tmp_path).trials
+
+    assert CONSTANTS in [trial.regime for trial in found.always]
+    own, other = found.drawn(found.nominal[0]).tensors, found.drawn(Trial.fresh()).tensors
+    assert [place] == [at for at in (1, 2) if not torch.equal(own[at], other[at])]
+    assert 0.01 < float((own[place] - other[place]).max()) <= 0.05
+
+
 IN_PLACE = """
 import torch
 import torch.nn as nn

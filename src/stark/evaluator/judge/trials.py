@@ -41,6 +41,9 @@ REGIMES_S = 1.0
 CONSTANTS_TRIED, CONSTANTS_S = 8, 0.5
 """How often, and about how long, changes of inputs that the problem does not draw are tried."""
 
+APART_S = 10.0
+"""Seconds after which such inputs are not tried apart any more, where the reference does not bear a change of all."""
+
 UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
 """Share of the calls in a regime among timed ones whose inputs are new. Of the others, which verification had too, the expected
 outputs may be known already, which saves time."""
@@ -81,11 +84,8 @@ class Trials:
         self._ranges: dict[int, int] = {}
         """The inputs that INDICES draws anew."""
 
-        self._constants: tuple[int, ...] = ()
-        """The inputs that the problem does not draw and that other trials than the nominal ones change."""
-
-        self._step = 0.0
-        """By how much."""
+        self._constants: dict[int, float] = {}
+        """The inputs that the problem does not draw and that other trials than the nominal ones change, and by how much."""
 
         self._left_out = False
         """Whether a trial was omitted for lack of memory."""
@@ -144,18 +144,27 @@ class Trials:
 
     def _find_constants(self) -> None:
         """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
-        self._constants = constant(*map(self.drawn, self.nominal[:2]))
-        for step in STEPS if self._constants else ():
-            self._step = step
-            if self._bears_changes():
-                self._step = USED * step
-                self.always += self._usable([CONSTANTS], keep=True)
-                return
-        self._constants = ()
-
-    def _bears_changes(self) -> bool:
-        """Whether the reference is finite and accurate with a few seeds, three at least and as many as take `CONSTANTS_S`."""
         begin = time.monotonic()
+        found = self._bearing({}, constant(*map(self.drawn, self.nominal[:2])), begin)
+        self._constants = {place: USED * step for place, step in found.items()}
+        if self._constants:
+            self.always += self._usable([CONSTANTS], keep=True)
+
+    def _bearing(
+        self, known: dict[int, float], places: Sequence[int], begin: float
+    ) -> dict[int, float]:
+        """The largest steps that the reference bears at these places, together or else of each half, besides what is known."""
+        for step in STEPS if places else ():
+            self._constants = known | dict.fromkeys(places, step)
+            if self._bears_changes(begin):
+                return self._constants
+        if len(places) < 2 or time.monotonic() - begin > APART_S:
+            return known
+        half = len(places) // 2
+        return self._bearing(self._bearing(known, places[:half], begin), places[half:], begin)
+
+    def _bears_changes(self, begin: float) -> bool:
+        """Whether the reference is finite and accurate with a few seeds, three at least and as many as take `CONSTANTS_S`."""
         for number in range(CONSTANTS_TRIED):
             if number >= 3 and time.monotonic() - begin > CONSTANTS_S:
                 break
@@ -255,7 +264,7 @@ class Trials:
             return self._program.with_expanded_cotangents(drawn)
         own = any(trial.seed == each.seed for each in self.nominal)
         if trial.regime == CONSTANTS or (trial.regime is None and not own and not trial.replaced):
-            return redrawn(drawn, self._constants, self._step, trial.seed)
+            return redrawn(drawn, self._constants, trial.seed)
         if trial.regime is None:
             return drawn
         if trial.regime == INDICES:

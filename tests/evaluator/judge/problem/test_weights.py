@@ -54,3 +54,35 @@ def test_tensors_of_other_shapes_and_types_have_other_values() -> None:
 
     assert same_values(ones, ones.clone())
     assert not any(same_values(each, ones) for each in (torch.ones(1), ones.half(), None))
+
+
+@pytest.mark.parametrize("value", [1e-6, -1e-6, 0.05])
+def test_a_scale_that_starts_small_counts_afterwards(value: float) -> None:
+    model = Model(torch.full((256,), value))
+
+    vary(model, 0)
+
+    grown = (model.buffer / value).clamp(min=0) * abs(value) - abs(
+        value
+    )  # 0 where the sign changed
+    assert 0.04 < float(grown.mean()) < 0.06
+    assert float(grown.max()) <= 0.1 + 1e-6
+
+
+def test_weights_far_below_those_of_training_get_others() -> None:
+    weights = 1e-4 * torch.linspace(-1, 1, 256)
+    model = Model(weights)
+
+    vary(model, 0)
+
+    assert 0.04 < float(model.buffer.abs().mean()) < 0.06
+    assert torch.equal(model.buffer.sign(), weights.sign())
+
+
+@pytest.mark.parametrize("buffer", [torch.full((256,), 0.5), 0.02 * torch.linspace(-1, 1, 256)])
+def test_other_weights_change_by_a_tenth_at_most(buffer: torch.Tensor) -> None:
+    model = Model(buffer)
+
+    vary(model, 0)
+
+    assert 0.09 < float((model.buffer / buffer - 1).abs().max()) <= 0.1 + 1e-6

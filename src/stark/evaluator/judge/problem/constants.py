@@ -7,7 +7,7 @@ reference stays finite and accurate. What can be seen of their structure stays.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -21,9 +21,14 @@ STEPS = (0.1, 1e-3)
 USED = 0.5
 """Share of a step that is used once the reference has borne all of it with some seeds, since it must bear it with every seed."""
 
-MOST_CHANGED = {"cpu": 1 << 18, "cuda": 1 << 24}
-"""Numbers of a tensor that are changed in a draw at most: a part of a larger tensor, somewhere. More would take longer than the
-draw itself."""
+PERIOD = {"cpu": (1 << 18) - 5, "cuda": (1 << 24) - 3}
+"""How many shares are drawn for a tensor at most. They repeat in a larger one: drawing more would take longer than the inputs
+themselves. A prime number, so that rows begin at other places among them and the change of a matrix has full rank."""
+
+BLOCK = 64
+"""Rows of a symmetric matrix that are compared or completed at a time, since a transposed copy of it would take memory."""
+
+Compare = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
@@ -37,31 +42,17 @@ def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
     )
 
 
-def redrawn(drawn: Drawn, places: Collection[int], step: float, seed: int) -> Drawn:
-    """The draw with other values in the tensors at these places."""
+def redrawn(drawn: Drawn, steps: Mapping[int, float], seed: int) -> Drawn:
+    """The draw with other values in the tensors at these places, each changed by its step."""
     tensors = list(drawn.tensors)
-    for place in places:
+    for place, step in steps.items():
         tensor = tensors[place]
         generator = torch.Generator(tensor.device).manual_seed(seed + place)
-        tensors[place] = _partly_changed(tensor, step, generator).to(tensor.dtype)
+        changed = _changed(tensor, step, generator).to(tensor.dtype)
+        tensors[place] = (
+            changed if tensor.is_contiguous() else torch.empty_like(tensor).copy_(changed)
+        )
     return Drawn(tensors, drawn.arguments)
-
-
-def _partly_changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
-    """The tensor, changed as a whole or in a stretch along its longest axis; of a square matrix, along both."""
-    most = MOST_CHANGED[tensor.device.type]
-    if tensor.numel() <= most:
-        return _changed(tensor, step, generator)
-    axis = max(range(tensor.dim()), key=lambda each: tensor.shape[each])
-    length = max(1, most * tensor.shape[axis] // tensor.numel())
-    free = tensor.shape[axis] - length + 1
-    begin = int(torch.randint(free, (), generator=generator, device=tensor.device))
-    found = tensor.clone()
-    part = found.narrow(axis, begin, length)
-    if _is_square(tensor) and tensor.dim() == 2:
-        part = part.narrow(1 - axis, begin, length)
-    part.copy_(_changed(part, step, generator))
-    return found
 
 
 def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
@@ -70,30 +61,55 @@ def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> t
     Zeros and infinite values stay, unless all values are zero, as of a first state. Symmetric matrices stay symmetric,
     sorted values sorted, and repeated halves (of a rotation table) repeated. Values of 0 and 1 are reordered instead.
     """
-    wide = tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor
-    shares = torch.rand(wide.shape, generator=generator, device=wide.device)
-    if not wide.any():
-        return step * (2 * shares - 1)
-    if bool(((wide == 0) | (wide == 1)).all() and (wide == 0).any()):
-        return _reordered(wide, generator)
-    symmetric = _is_symmetric(wide)
-    if symmetric:
-        shares = torch.minimum(shares, shares.mT)
-    half = wide.shape[-1] // 2 if wide.dim() else 0
-    if half and 2 * half == wide.shape[-1]:
-        if torch.equal(wide[..., :half], wide[..., half:]):
-            shares[..., half:] = shares[..., :half]
-        elif torch.equal(wide[..., ::2], wide[..., 1::2]):
-            shares[..., 1::2] = shares[..., ::2]
-    changed = wide * (1 - step * shares).to(
-        wide.dtype.to_real() if wide.is_complex() else wide.dtype
+    if tensor.is_floating_point() and tensor.itemsize == 1:
+        tensor = tensor.float()  # one-byte floats have no arithmetic
+    found = tensor.clone(memory_format=torch.contiguous_format)
+    period = PERIOD[tensor.device.type]
+    shares = torch.rand(
+        min(period, found.numel()), generator=generator, device=found.device, dtype=torch.float32
     )
-    if wide.is_complex() or symmetric or not wide.dim():
-        return changed
-    steps = wide.diff(dim=-1)
-    if bool(steps.any()) and (bool((steps >= 0).all()) or bool((steps <= 0).all())):
-        changed = changed.sort(dim=-1, descending=bool((steps <= 0).all())).values
-    return changed
+    pieces = found.flatten().split(period)
+    if not any(bool(piece.any()) for piece in pieces):
+        for piece in pieces:
+            piece.copy_(step * (2 * shares[: len(piece)] - 1))
+        return found
+    if _are_flags(pieces):
+        return _reordered(tensor, generator)
+    factors = 1 - step * shares
+    for piece in pieces:
+        piece.copy_(piece * factors[: len(piece)])
+    _as_structured(found, tensor)
+    return found
+
+
+def _as_structured(changed: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Give changed values what can be seen of the structure of the former ones."""
+    if not tensor.dim():
+        return
+    if _is_symmetric(tensor):
+        for begin in range(0, changed.shape[-1], BLOCK):
+            rows = changed[..., begin : begin + BLOCK, :]
+            block = rows[..., begin : begin + BLOCK]
+            block.copy_(block.triu() + block.triu(1).mT)
+            rows[..., :begin].copy_(changed[..., :begin, begin : begin + BLOCK].mT)
+        return
+    half = tensor.shape[-1] // 2
+    if half and 2 * half == tensor.shape[-1]:
+        if torch.equal(tensor[..., :half], tensor[..., half:]):
+            changed[..., half:] = changed[..., :half]
+        elif torch.equal(tensor[..., ::2], tensor[..., 1::2]):
+            changed[..., 1::2] = changed[..., ::2]
+    if tensor.is_complex():
+        return
+    rises, falls = _is_sorted(tensor, torch.ge), _is_sorted(tensor, torch.le)
+    if rises != falls:
+        changed.copy_(changed.sort(dim=-1, descending=falls).values)
+
+
+def _are_flags(pieces: Sequence[torch.Tensor]) -> bool:
+    """Whether there are zeros, and else only ones."""
+    only = all(bool(((each == 0) | (each == 1)).all()) for each in pieces)
+    return only and not all(bool(each.all()) for each in pieces)
 
 
 def _reordered(flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -111,7 +127,19 @@ def _is_square(tensor: torch.Tensor) -> bool:
 
 
 def _is_symmetric(tensor: torch.Tensor) -> bool:
-    return _is_square(tensor) and torch.equal(tensor, tensor.mT)
+    return _is_square(tensor) and all(
+        torch.equal(
+            tensor[..., begin : begin + BLOCK, : begin + BLOCK],
+            tensor[..., : begin + BLOCK, begin : begin + BLOCK].mT.contiguous(),
+        )
+        for begin in range(0, tensor.shape[-1], BLOCK)
+    )
+
+
+def _is_sorted(tensor: torch.Tensor, compare: Compare) -> bool:
+    """Whether each value and the one before it compare so, in the first row and then in all."""
+    first = tensor[(0,) * (tensor.dim() - 1)]
+    return all(bool(compare(each[..., 1:], each[..., :-1]).all()) for each in (first, tensor))
 
 
 def _is_triangular(tensor: torch.Tensor) -> bool:

@@ -16,6 +16,9 @@ from stark.evaluator.judge.verify.errors import as_real
 PERTURBATION = 0.1
 """Largest relative change of a parameter after construction."""
 
+SMALL = 1e-3
+"""A parameter whose values are all smaller is still as it was initialized: training makes them larger."""
+
 COPIES = 4
 """A copy of the weights stays on a GPU that has so many times their memory free."""
 
@@ -44,14 +47,19 @@ def vary(model: torch.nn.Module, seed: int) -> None:
     """Change the model's state slightly, so that results computed from other values of it are wrong.
 
     Values are scaled, which keeps their signs, and zeros get an offset. So a candidate that takes the statistics of
-    a normalization for 0 and 1 fails.
+    a normalization for 0 and 1 fails. Small values of a first state get one too, away from zero: a residual branch that
+    starts with a scale of 1e-6 could be left out.
     """
     seed_torch(seed)
     for state in variable(model):
         values = as_real(state)
         factors = torch.rand(values.shape, device=state.device)
         noise = PERTURBATION * (2 * factors - 1).to(values.dtype)
-        varied = torch.where(values == 0, noise, values * (1 + noise))
+        if _is_small_at_first(values):
+            changed = values + noise.abs().copysign(values)
+        else:
+            changed = values * (1 + noise)
+        varied = torch.where(values == 0, noise, changed)
         state.copy_(torch.view_as_complex(varied) if state.is_complex() else varied)
 
 
@@ -113,6 +121,15 @@ def nudging(
     finally:
         for each, former in zip(weights, kept, strict=True):
             each.data = former
+
+
+def _is_small_at_first(values: torch.Tensor) -> bool:
+    """Whether values are those of a scale, such as LayerScale's, or of weights that shall count for nothing at first."""
+    if not values.numel():
+        return False
+    least, largest = values.aminmax()
+    size = max(-float(least), float(largest))
+    return size < SMALL or (size < PERTURBATION and bool(least == largest))
 
 
 def _is_statistic(model: torch.nn.Module, buffer: str) -> bool:
