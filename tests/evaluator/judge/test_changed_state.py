@@ -1,4 +1,4 @@
-"""What forward changes in its module is a result of a call, and each call finds the same values there."""
+"""What forward changes in its module is a result of a call, and each call finds values there that do not depend on others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate.runner import Runner
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.trial import WAYS
+from stark.evaluator.judge.problem.regimes import CONSTANTS
+from stark.evaluator.judge.trial import WAYS, Trial
 from support.nodes import CPU
 
 SOURCE = """
@@ -125,7 +126,7 @@ def test_what_forward_changes_is_a_result(
         (SHARED, "self.a.hidden.mul_(0.5).add_(x); return x * self.b.hidden"),
     ],
 )
-def test_each_call_finds_the_same_state_and_leaves_its_inputs_and_results_alone(
+def test_each_call_finds_the_state_of_its_draw_and_leaves_its_inputs_and_results_alone(
     made: str, body: str, tmp_path: Path
 ) -> None:
     ready = prepared(made, body, tmp_path)
@@ -136,6 +137,8 @@ def test_each_call_finds_the_same_state_and_leaves_its_inputs_and_results_alone(
     for trial in ready.trials.always:
         drawn, alone = ready.trials.drawn(trial), copy.deepcopy(model)
         [given] = [each.clone() for each in drawn.tensors]
+        alone.get_buffer(name).copy_(*ready.program.found(drawn))
+        call.find(drawn.state)
         right = [alone(given.clone()), alone.get_buffer(name)]
         for found in (ready.program.run(drawn), call(*drawn.tensors)):
             assert [each.shape for each in right] == [each.shape for each in found]
@@ -145,6 +148,20 @@ def test_each_call_finds_the_same_state_and_leaves_its_inputs_and_results_alone(
         assert torch.equal(given, drawn.tensors[0])
         list(ready.trials.expectations.moved(drawn, 0))
         assert all(map(torch.equal, before, weights(ready)))
+
+
+def test_the_state_differs_slightly_in_calls_with_new_inputs(tmp_path: Path) -> None:
+    ready = prepared(HIDDEN, "self.hidden.mul_(0.5).add_(x); return self.hidden.tanh()", tmp_path)
+    [own] = weights(ready)
+
+    draws = [ready.trials.drawn(Trial.fresh()) for _ in range(2)]
+
+    (one,), (other,) = (drawn.state for drawn in draws)
+    assert not torch.equal(one, other)
+    for found in (one, other):
+        assert 0.02 < float((1 - found / own).abs().max()) <= 0.05
+    assert () == ready.trials.drawn(ready.trials.nominal[0]).state, "as the model has it"
+    assert CONSTANTS in [trial.regime for trial in ready.trials.always]
 
 
 def test_new_weights_are_not_written_to_what_forward_left_in_the_module(tmp_path: Path) -> None:
@@ -253,3 +270,31 @@ def test_names_that_the_module_lacks_are_missing() -> None:
 
     assert ["running_mean"] == call.missing
     assert 1 == len(call(torch.rand(8, 4)))
+
+
+def test_a_forward_finds_the_values_that_it_is_given() -> None:
+    model = torch.nn.BatchNorm1d(4)
+    names = ["running_mean", "num_batches_tracked", "running_var"]
+    call = Stateful(model, model, names, model.state_dict())
+    given = [torch.full((4,), 3.0), torch.tensor(7), torch.full((4,), 2.0)]
+    x = torch.rand(8, 4)
+
+    for _ in range(2):
+        call.find(given)
+        mean, count, _ = call(x)[1:]
+        torch.testing.assert_close(mean, 0.9 * given[0] + 0.1 * x.mean(0))
+        assert 8 == int(count)
+        call.find(())
+        torch.testing.assert_close(call(x)[1], 0.1 * x.mean(0))
+
+    assert [3.0, 7.0, 2.0] == [float(each.mean(dtype=torch.float32)) for each in given]
+
+
+def test_a_program_cannot_replace_how_its_state_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.BatchNorm1d(4)
+    monkeypatch.setattr(torch, "_foreach_copy_", lambda *_: None)
+    call = Stateful(model, model, ["running_mean"], model.state_dict())
+
+    first, second = (call(torch.ones(8, 4))[1].clone() for _ in range(2))
+
+    assert torch.equal(first, second)

@@ -80,6 +80,9 @@ class Runner:
         """The weights that the reference's forward changes, whose new values a call returns too."""
 
         self.inputs: list[list[Any]] = []
+        self.found: list[list[torch.Tensor]] = []
+        """For each slot, what forward finds in the weights that it changes."""
+
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[object] = []
         """Results of the latest `time once`, kept alive for the judge to read."""
@@ -161,6 +164,7 @@ class Runner:
             filled(given["arguments"], self._leaves([place.view(block) for place in places]))
             for places in given["inputs"]
         ]
+        self.found = [[place.view(block) for place in places] for places in given["found"]]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
         if self.device.type == "cuda":
             self.orders = given["orders"]
@@ -231,9 +235,11 @@ class Runner:
             self._give_back({})
         return {"odd": self._odd()}
 
-    def _made(self, slot: int, mode: str | None) -> object:
+    def _made(self, slot: int, mode: str | None = None) -> object:
         """What a call on a slot's inputs returns."""
         given = self.inputs[slot]
+        if isinstance(self.call, Stateful):
+            self.call.find(self.found[slot])
         return self.call(*given) if mode is None else self.call.in_mode(mode, *given)
 
     def _give_back(self, _: Message) -> Message:
@@ -266,10 +272,7 @@ class Runner:
             self.queue.make_room()
         for number, slot in enumerate(request["slots"], request["first"]):
             with self.queue.gate(number):
-                if request["empty"]:
-                    leaves = self.queue.fill()
-                else:
-                    leaves = self._written(self.call(*self.inputs[slot]))
+                leaves = self.queue.fill() if request["empty"] else self._written(self._made(slot))
                 at.append(self._placed(slot, leaves, request["copies"]))
         return {"at": at, "odd": self._odd()}
 
@@ -289,7 +292,7 @@ class Runner:
         """
         self.flush.zero_()
         with self.queue.marked():
-            self.call(*self.inputs[0])
+            self._made(0)
         return self.queue.finish()
 
     def _profile(self, request: Message) -> Message:
@@ -299,7 +302,7 @@ class Runner:
         """
         if self.device.type == "cuda":
             summary = profiled(
-                lambda: self.call(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
+                lambda: self._made(0), self.flush.zero_, self.device, request["calls"]
             )
             return {"profile": summary}
         once: Message = {"empty": False}

@@ -1,7 +1,7 @@
 """Calls a module whose forward changes its buffers or parameters, so that what it leaves there are results of a call.
 
-Each forward finds the same values there, which are copied back in every call, timed or not. So a call's results depend on
-its inputs alone, and a program that leaves the change out, in some calls or in all, has wrong results.
+Each forward finds values there that the judge chose for the call, which are copied in every call, timed or not. So a call's
+results depend on these and its inputs alone, and a program that leaves the change out, in some calls or in all, has wrong results.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Any
 import torch
 
 from stark.evaluator.candidate.program import leaves_of, names_by_order
+
+_copy = torch._foreach_copy_
+"""Taken before any program runs, which could replace it."""
 
 
 class Stateful:
@@ -28,7 +31,7 @@ class Stateful:
 
         If none of the module's names match, weights count by their order.
         """
-        self._forward = forward
+        self._forward, self._names = forward, names
         self.call: Any = self.forward
         renamed = names_by_order(model, given)
         own = model.state_dict()
@@ -45,8 +48,14 @@ class Stateful:
         self._memory: list[torch.Tensor] = []
         """Their memory, which forward may exchange too."""
 
-        self._kept: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
-        """For each type, the memory of that type, and its values."""
+        self._kinds: list[list[int]] = []
+        """For each type, the numbers of the tensors of that type."""
+
+        self._kept: list[torch.Tensor] = []
+        """The values of the memory."""
+
+        self._found: list[torch.Tensor] | None = None
+        """What the next forwards find instead."""
 
         self._first: list[torch.Tensor] | None = None
         """What the first of several forwards of a call left."""
@@ -68,7 +77,7 @@ class Stateful:
         return [*leaves_of(call()), *(self._first or self._now())]
 
     def forward(self, *arguments: Any) -> object:
-        """One forward, from the values that are kept."""
+        """One forward, from the values that are kept, or that it shall find."""
         if self._forwards == 1:
             self._first = [each.clone() for each in self._now()]
         self._forwards += 1
@@ -79,13 +88,19 @@ class Stateful:
         """Let each later forward find the values that the module has now."""
         self._own = [getattr(owner, name) for owner, name in self._places]
         self._memory = self._now()
-        kinds: dict[torch.dtype, list[torch.Tensor]] = {}
-        for each in self._memory:
-            kinds.setdefault(each.dtype, []).append(each)
-        self._kept = [(own, [each.clone() for each in own]) for own in kinds.values()]
+        kinds: dict[torch.dtype, list[int]] = {}
+        for number, each in enumerate(self._memory):
+            kinds.setdefault(each.dtype, []).append(number)
+        self._kinds = list(kinds.values())
+        self._kept = [each.clone() for each in self._memory]
+
+    def find(self, values: Sequence[torch.Tensor]) -> None:
+        """Let each later forward find these values, one for each name; without any, those that are kept."""
+        pairs = zip(self._names, values, strict=bool(values))
+        self._found = [each for name, each in pairs if name not in self.missing] or None
 
     def restore(self) -> None:
-        """Give the module its own tensors, with the values that are kept.
+        """Give the module its own tensors, with the values that forward shall find.
 
         Versions stay: backward may need what an earlier forward saved.
         """
@@ -93,8 +108,9 @@ class Stateful:
             if getattr(owner, name, None) is not own:
                 setattr(owner, name, own)
             own.data = memory
-        for memories, kept in self._kept:  # a single launch on a GPU if types are alike
-            torch._foreach_copy_(memories, kept)
+        values = self._found or self._kept
+        for kind in self._kinds:  # a single launch on a GPU if types are alike
+            _copy([self._memory[number] for number in kind], [values[number] for number in kind])
 
     def apart(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results, copied where they lie in memory that `restore` writes to."""

@@ -206,7 +206,9 @@ class Expectations:
                 dtype = str(tensor.dtype).removeprefix("torch.")
                 return nudged(tensor, rounding_of(precision, dtype), generator)
 
-            near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
+            near = Drawn(
+                list(map(nudge, drawn.tensors)), drawn.arguments, tuple(map(nudge, drawn.state))
+            )
             with nudging(self._program.model, nudge):
                 outputs = self._program.run(near)
             yield outputs[index]
@@ -268,7 +270,7 @@ def _rounded(drawn: Drawn) -> Drawn:
             unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
             tensor = tensor.double() * (1 + unit / 2 * up)
         tensors.append(tensor)
-    return Drawn(tensors, drawn.arguments)
+    return replace(drawn, tensors=tensors)
 
 
 def is_accurate(output: ExpectedTensor) -> bool:

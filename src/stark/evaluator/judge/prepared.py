@@ -126,7 +126,7 @@ class PreparedReference:
         outputs = self.program.run_first(drawn)
         peak_bytes = peak_bytes + torch.cuda.max_memory_allocated(self.device) if on_gpu else 0
         returned = outputs[: len(outputs) - len(self.program.changes)]
-        self.signature = Signature.of(drawn, returned)
+        self.signature = Signature.of(self.program.with_state(drawn), returned)
         self._check_deterministic(drawn, outputs)
         begin = time.monotonic()  # the first draw's time includes one-time costs
         self.signature.check(self.program.draw(nominal[1].seed), self.program)

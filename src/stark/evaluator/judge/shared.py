@@ -51,7 +51,9 @@ class SharedSet:
         self.program, self.folder, self._flush_bytes = program, folder, flush_bytes
         state = program.model.state_dict()
         weights, begin = lay_out(list(state.values()), WORDS_BYTES)
-        self._input_places, size = lay_out(signature.drawn.tensors)
+        drawn, count = signature.drawn, len(signature.drawn.tensors)
+        places, size = lay_out([*drawn.tensors, *drawn.state])
+        self._input_places, self._found_places = places[:count], places[count:]
         inputs_end = begin + slots * size
         plain = [
             torch.empty_like(o, memory_format=torch.contiguous_format, device="meta")
@@ -59,12 +61,13 @@ class SharedSet:
         ]
         output_places, output_size = lay_out(plain)
         inputs = _repeated(self._input_places, slots, begin, size)
+        found = _repeated(self._found_places, slots, begin, size)
         results = _repeated(output_places, slots, inputs_end, output_size)
         self._owns_arena = arena is None
         self.arena = arena or Arena(inputs_end + slots * output_size, program.device)
         block = self.arena.block
         self.input_bytes = block[begin:inputs_end].view(slots, -1)
-        """Per slot, the bytes of its inputs."""
+        """Per slot, the bytes of its inputs, and of what forward finds in the weights that it changes."""
 
         self.inputs = [self.inputs_in(slot_bytes) for slot_bytes in self.input_bytes]
         self.outputs = [[place.view(block) for place in places] for places in results]
@@ -89,6 +92,7 @@ class SharedSet:
                 "init_arguments": program.init_arguments,
                 "arguments": signature.drawn.arguments,
                 "inputs": inputs,
+                "found": found,
                 "state": named,
                 "outputs": results,
                 "orders": self.orders,
@@ -122,8 +126,7 @@ class SharedSet:
 
     def fill_inputs(self, drawn: Drawn, slot: int) -> None:
         """Write a slot's inputs and poison its outputs, so that unwritten outputs cannot pass."""
-        for place, value in zip(self.inputs[slot], drawn.tensors, strict=True):
-            place.copy_(value)
+        self._write(drawn, self.input_bytes[slot])
         for output in self.outputs[slot]:
             if output.is_floating_point() or output.is_complex():
                 output.fill_(float("nan"))
@@ -139,9 +142,14 @@ class SharedSet:
     def staged(self, drawn: Drawn) -> torch.Tensor:
         """These inputs as the bytes of a slot, in memory that only the judge maps."""
         staged = torch.zeros_like(self.input_bytes[0])
-        for place, value in zip(self.inputs_in(staged), drawn.tensors, strict=True):
-            place.copy_(value)
+        self._write(drawn, staged)
         return staged
+
+    def _write(self, drawn: Drawn, slot_bytes: torch.Tensor) -> None:
+        places = [place.view(slot_bytes) for place in (*self._input_places, *self._found_places)]
+        values = [*drawn.tensors, *self.program.found(drawn)]
+        for place, value in zip(places, values, strict=True):
+            place.copy_(value)
 
     def changed_input(
         self, before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]

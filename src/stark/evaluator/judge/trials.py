@@ -145,7 +145,8 @@ class Trials:
     def _find_constants(self) -> None:
         """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
         begin = time.monotonic()
-        found = self._bearing({}, constant(*map(self.drawn, self.nominal[:2])), begin)
+        nominal = [self._program.with_state(self.drawn(trial)) for trial in self.nominal[:2]]
+        found = self._bearing({}, constant(*nominal), begin)
         self._constants = {place: USED * step for place, step in found.items()}
         if self._constants:
             self.always += self._usable([CONSTANTS], keep=True)
@@ -264,7 +265,7 @@ class Trials:
             return self._program.with_expanded_cotangents(drawn)
         own = any(trial.seed == each.seed for each in self.nominal)
         if trial.regime == CONSTANTS or (trial.regime is None and not own and not trial.replaced):
-            return redrawn(drawn, self._constants, trial.seed)
+            return redrawn(self._program.with_state(drawn), self._constants, trial.seed)
         if trial.regime is None:
             return drawn
         if trial.regime == INDICES:

@@ -8,6 +8,7 @@ reference stays finite and accurate. What can be seen of their structure stays.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -32,10 +33,11 @@ Compare = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
-    """Places of the inputs that have numbers other than integers, the same in two draws of a problem."""
+    """Places of the inputs that have numbers other than integers, the same in two draws of a problem. Its state follows."""
+    pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)
     return tuple(
         place
-        for place, (tensor, another) in enumerate(zip(one.tensors, other.tensors, strict=True))
+        for place, (tensor, another) in enumerate(pairs)
         if (tensor.is_floating_point() or tensor.is_complex())
         and tensor.numel()
         and same_values(tensor, another)
@@ -44,7 +46,7 @@ def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
 
 def redrawn(drawn: Drawn, steps: Mapping[int, float], seed: int) -> Drawn:
     """The draw with other values in the tensors at these places, each changed by its step."""
-    tensors = list(drawn.tensors)
+    tensors, inputs = [*drawn.tensors, *drawn.state], len(drawn.tensors)
     for place, step in steps.items():
         tensor = tensors[place]
         generator = torch.Generator(tensor.device).manual_seed(seed + place)
@@ -52,7 +54,7 @@ def redrawn(drawn: Drawn, steps: Mapping[int, float], seed: int) -> Drawn:
         tensors[place] = (
             changed if tensor.is_contiguous() else torch.empty_like(tensor).copy_(changed)
         )
-    return Drawn(tensors, drawn.arguments)
+    return replace(drawn, tensors=tensors[:inputs], state=tuple(tensors[inputs:]))
 
 
 def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:

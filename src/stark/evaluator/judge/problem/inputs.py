@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,8 @@ class Drawn:
 
     tensors: list[torch.Tensor]
     arguments: list[Any]
+    state: tuple[torch.Tensor, ...] = ()
+    """What forward finds in the tensors of `Program.state`; empty if they are as the model has them."""
 
 
 class Program:
@@ -170,6 +172,15 @@ class Program:
         if known != (self.changes, self.state):
             return self.run(drawn)
         return [*results, *(given[index] for index in self.changes)]
+
+    def found(self, drawn: Drawn) -> tuple[torch.Tensor, ...]:
+        """What forward finds in the tensors of `state` with this draw."""
+        own = self.model.state_dict()
+        return drawn.state or tuple(own[name] for name in self.state)
+
+    def with_state(self, drawn: Drawn) -> Drawn:
+        """The draw with copies of what forward finds in the tensors of `state`."""
+        return replace(drawn, state=tuple(each.clone() for each in self.found(drawn)))
 
     def learn(self, inputs: Collection[int], state: Collection[str]) -> None:
         """Note what forward changes, besides what is known."""
@@ -277,10 +288,12 @@ class Program:
         if not self.state:
             return tensors_of(self._called(model, model, drawn, given, mode))
         stateful = Stateful(model, model, self.state, model.state_dict())
+        stateful.find(drawn.state)
         call = partial(self._called, stateful.forward, model, drawn, given, mode)
         try:
             return stateful.apart(tensors_of(stateful.with_state(call)))
         finally:
+            stateful.find(())
             stateful.restore()
 
     def _called(

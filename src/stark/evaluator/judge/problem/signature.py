@@ -30,7 +30,7 @@ class Signature:
     @classmethod
     def of(cls, drawn: Drawn, returned: list[torch.Tensor]) -> Signature:
         """Build the signature from a draw and the outputs that forward returned for it."""
-        form = Drawn(list(_on_meta(drawn.tensors)), drawn.arguments)
+        form = Drawn(list(_on_meta(drawn.tensors)), drawn.arguments, tuple(_on_meta(drawn.state)))
         return cls(_specs(drawn.tensors), _specs(returned), form, tuple(_on_meta(returned)))
 
     def arguments(self, with_gradients: bool) -> str:
@@ -49,8 +49,8 @@ class Signature:
 
     @property
     def bytes_in(self) -> int:
-        """Bytes of one set of inputs."""
-        return sum(tensor.nbytes for tensor in self.drawn.tensors)
+        """Bytes of one set of inputs, and of what forward finds in the weights that it changes."""
+        return sum(tensor.nbytes for tensor in (*self.drawn.tensors, *self.drawn.state))
 
     @property
     def bytes_out(self) -> int:
