@@ -2,7 +2,7 @@
 
 A problem passes an adjacency matrix or a table that it does not draw. A candidate that keeps what follows from it, such as
 the inverse, would save that work in each timed call. So all draws but the problem's first ones change such inputs, if the
-reference stays finite and accurate. What can be seen of their structure stays.
+reference stays finite and accurate. What can be seen of their structure stays. Buffers that forward changes are like inputs.
 """
 
 from __future__ import annotations

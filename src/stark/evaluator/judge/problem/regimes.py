@@ -95,7 +95,7 @@ SUGGESTS = {
     "large": "an overflow, or a sum or an approximation outside its range",
     "shifted": "a mean far from zero, or negative values where the problem has few",
     INDICES: "indices or masks that the problem's inputs do not have, but its tables allow",
-    CONSTANTS: "what is kept of an input that get_inputs makes without random numbers, or assumed of it: read it in every call",
+    CONSTANTS: "what is kept of an input that get_inputs makes without random numbers, or of a buffer that forward changes, or assumed of it: read it in every call",
 }
 """By regime, what usually makes a kernel fail there that is correct on the problem's own inputs."""
 
