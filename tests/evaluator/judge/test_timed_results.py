@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -113,7 +116,8 @@ def test_the_oracle_is_not_asked_about_each_line_that_no_kernel_has_right(
     theirs = falling(512, 128)
     lines, wrong = rounded(theirs), theirs * 1.01
     lines[300:] = 0
-    judged = TimedResults([BUDGET], "fp32-split")
+    prepared: Any = SimpleNamespace(precision="fp32-split")
+    judged = TimedResults(prepared, [BUDGET])
 
     asked = [judged.need_oracle([lines], [theirs]) for _ in range(timed_results.ALWAYS_ASKED + 5)]
 

@@ -30,7 +30,7 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work, stream_beside
-from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trial import Called, Trial
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.prepared import PreparedReference
@@ -53,9 +53,8 @@ too many kernels for the device's queue."""
 LONE_S = 5e-4
 """Seconds that a program may use the host before the gate of a call that is requested alone opens."""
 
-Compare = Callable[[Trial, Drawn, list[torch.Tensor], int | None, object], None]
-"""Checks one call's results. The arguments are the trial and its inputs, the results, the index of an input that the call
-changed and must not, and the form that the program reports if it is not as expected."""
+Compare = Callable[[Trial, Drawn, Called], None]
+"""Checks what a call on a trial and its inputs leaves."""
 
 
 @dataclass
@@ -151,7 +150,7 @@ class DeviceCalls:
         del calls, results  # a comparison may need the memory
         if compare is not None:
             for trial, drawn, result, changed in checks:
-                compare(trial, drawn, result.tensors(), changed, answer.get("odd"))
+                compare(trial, drawn, Called(result.tensors(), changed, answer.get("odd")))
         return taken
 
     def _planned(self, program: Visited, trials: Sequence[Trial]) -> list[Call]:

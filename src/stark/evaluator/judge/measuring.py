@@ -24,8 +24,8 @@ from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing import gated
-from stark.evaluator.judge.trial import Trial
-from stark.evaluator.judge.verifying import Verified, check_results
+from stark.evaluator.judge.trial import Called, Trial
+from stark.evaluator.judge.verifying import Verified
 from stark.evaluator.judge.visit_contents import VisitContents
 
 SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
@@ -121,7 +121,7 @@ class DeviceClock:
 
     def time(self, child: Child, verified: Verified) -> float:
         """Visit the candidate's first process. Returns about how many milliseconds a call takes. Raises Verdict."""
-        self._compared_by = TimedResults(verified.budgets, self._prepared.precision)
+        self._results = TimedResults(self._prepared, verified.budgets, self._free_memory)
         candidate = self._visit_candidate(child)
         return self._visits.measurement(candidate, self._taken[None]).latency_ms
 
@@ -196,14 +196,7 @@ class DeviceClock:
         for _ in range(WARM_CALLS):
             child.ask({"do": "call", "slot": 0, "seed": 0}, self._limit_s)
 
-    def _compare_reference(
-        self,
-        trial: Trial,
-        drawn: Drawn,
-        theirs: list[torch.Tensor],
-        changed: int | None,
-        odd: object,
-    ) -> None:
+    def _compare_reference(self, trial: Trial, drawn: Drawn, theirs: Called) -> None:
         """Raise ReferenceDied if the eager reference's process computes something else than the judge's copy of it.
 
         A candidate may have found a way to that process's memory. A few results may differ, such as an index of two
@@ -211,36 +204,16 @@ class DeviceClock:
         """
         ours = retried(lambda: self._prepared.program.run(drawn), self._free_memory)
         some = self._prepared.returned
-        differs = odd is not None or any(map(differ, ours[some], theirs[some]))
+        differs = theirs.odd is not None or any(map(differ, ours[some], theirs.results[some]))
         self._strange = self._strange + 1 if differs else 0
         if self._strange == MOST_STRANGE:
             raise ReferenceDied("the running reference computes wrong results")
 
-    def _compare(
-        self,
-        trial: Trial,
-        drawn: Drawn,
-        ours: list[torch.Tensor],
-        changed: int | None,
-        odd: object,
-    ) -> None:
-        """Compare one call's results with the reference's, which the judge runs itself. Raises Verdict.
-
-        Asks the oracle about the calls that chance chose for it, and wherever the results differ too much.
-        """
-        prepared = self._prepared
-        if trial in self._judged:
-            known = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
-            if prepared.trials.says_something(trial, known):
-                check_results(prepared, ours, changed, odd, drawn, known)
-            return
-        if odd is None and changed is None:
-            theirs = retried(lambda: prepared.program.run(drawn), self._free_memory)
-            if not retried(lambda: self._compared_by.need_oracle(ours, theirs), self._free_memory):
-                return
-            del theirs  # the oracle may need the memory
-        expected = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
-        check_results(prepared, ours, changed, odd, drawn, expected)
+    def _compare(self, trial: Trial, drawn: Drawn, called: Called) -> None:
+        """Compare one call's results with the reference's, which the judge runs itself. Raises Verdict."""
+        judged = trial if trial in self._judged else None
+        run = self._prepared.program.run
+        self._results.check(called, drawn, lambda: Called(run(drawn)), judged)
 
     def _free_memory(self) -> None:
         """Free the cached memory of all processes."""

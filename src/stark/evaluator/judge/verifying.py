@@ -21,7 +21,7 @@ from stark.evaluator.judge.problem.values import same_values
 from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
-from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trial import Called, Trial
 from stark.evaluator.judge.verify.conditioning import is_explained
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.mismatch import fault
@@ -129,15 +129,6 @@ def _verify_replaced(
     return found
 
 
-@dataclass(frozen=True)
-class Called:
-    """What a call left: results, the index of an input that it changed and must not, and odd forms of the results."""
-
-    results: Sequence[torch.Tensor]
-    changed: int | None
-    odd: object
-
-
 def verify_on(
     trial: Trial, prepared: PreparedReference, call: Callable[[Drawn], Called]
 ) -> list[Comparison]:
@@ -151,9 +142,7 @@ def verify_on(
     for number in range(trial.calls):
         found = call(drawn)
         try:
-            comparisons += check_results(
-                prepared, found.results, found.changed, found.odd, drawn, expected, str(trial)
-            )
+            comparisons += check_results(prepared, found, drawn, expected, str(trial))
         except Verdict as verdict:
             evaluation = verdict.evaluation
             if found.odd is not None or not isinstance(evaluation, Incorrect):
@@ -229,23 +218,16 @@ def _differs(
 
 def check_results(
     prepared: PreparedReference,
-    found: Sequence[torch.Tensor],
-    changed: int | None,
-    odd: object,
+    called: Called,
     drawn: Drawn,
     expected: Sequence[ExpectedTensor],
     when: str = "while the candidate was timed, ",
 ) -> list[Comparison]:
-    """Compare a call's results, outputs and then the inputs that the reference changes, with the oracle.
-
-    While a candidate is timed, the results must lie in memory that it cannot write to. `changed` is the index of
-    an input that the call changed and must not. `odd` lists the forms of the results (such as shapes and types)
-    if these are not as expected; otherwise it is None. `when` is put before the message. Raises Verdict if anything
-    is wrong.
-    """
-    if odd is not None:
-        error = _odd_results(odd, prepared)
-        raise Verdict(Incorrect(error=when + error if isinstance(odd, dict) else error))
+    """Compare what a call leaves with the oracle. `when` is put before the message. Raises Verdict if anything is wrong."""
+    found, changed = called.results, called.changed
+    if called.odd is not None:
+        error = _odd_results(called.odd, prepared)
+        raise Verdict(Incorrect(error=when + error if isinstance(called.odd, dict) else error))
     changes, differentiation = prepared.program.changes, prepared.program.differentiation
     names = [f"output {index}" for index in range(*prepared.returned.indices(len(found)))]
     if differentiation is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -25,8 +25,7 @@ from stark.evaluator.judge.processes.memory import copy_memory, strange_memory
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing.gated import Contents
-from stark.evaluator.judge.trial import Trial
-from stark.evaluator.judge.verifying import check_results
+from stark.evaluator.judge.trial import Called, Trial
 
 SLOT = 0
 """The slot of all timed calls."""
@@ -49,18 +48,6 @@ KEPT_BYTES = 256 << 20
 UNREADABLE = "a result that cannot be read where the program says that it lies"
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The results of one call, in the judge's memory."""
-
-    results: list[torch.Tensor]
-    changed: int | None
-    """The index of an input that the call changed and must not."""
-
-    odd: object
-    """What the program said of their form, or UNREADABLE; None if they are as expected."""
-
-
 class VisitContents(Contents):
     """Inputs and result checks for the timing of one candidate. Methods raise Verdict."""
 
@@ -73,7 +60,7 @@ class VisitContents(Contents):
         effort: Effort,
     ) -> None:
         self._effort: Effort = effort
-        self._prepared, self._compared_by = prepared, TimedResults(budgets, prepared.precision)
+        self._prepared, self._results = prepared, TimedResults(prepared, budgets)
         self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""
@@ -92,7 +79,7 @@ class VisitContents(Contents):
         self._inspected = 0
         """Secret: the number of the call whose results' place in memory is looked at."""
 
-        self._kept: tuple[dict[int, Kept], dict[int, Kept]] = ({}, {})
+        self._kept: tuple[dict[int, Called], dict[int, Called]] = ({}, {})
         """Results of the candidate and of the first reference, by the number of the call."""
 
     def turn(self, calls: int) -> int:
@@ -162,7 +149,7 @@ class VisitContents(Contents):
             return
         outputs += [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
         spoilt = shared.changed_input(self._drawn[number].tensors, shared.inputs[SLOT])
-        self._kept[place][number] = Kept(outputs, spoilt, odd)
+        self._kept[place][number] = Called(outputs, spoilt, odd)
         if place == CANDIDATE and number == self._inspected and all(read):
             self._check_place(spans)
 
@@ -171,29 +158,12 @@ class VisitContents(Contents):
         self._compare()
 
     def _compare(self) -> None:
-        """Compare the candidate's results with the reference's. Ask the oracle about those that differ too much."""
-        ours, theirs = self._kept
-        for number, kept in ours.items():
-            if (
-                number in self._verified
-                or (kept.odd, kept.changed) != (None, None)
-                or number not in theirs
-                or self._compared_by.need_oracle(kept.results, theirs[number].results)
-            ):
-                self._ask_oracle(number, kept)
+        ours, references = self._kept
+        for number, called in ours.items():
+            theirs = partial(references.get, number)
+            self._results.check(called, self._drawn[number], theirs, self._verified.get(number))
         ours.clear()
-        theirs.clear()
-
-    def _ask_oracle(self, number: int, kept: Kept) -> None:
-        drawn, trials = self._drawn[number], self._prepared.trials
-        if number in self._verified:
-            trial = self._verified[number]
-            expected = trials.expected(trial, drawn)
-            if not trials.says_something(trial, expected):
-                return
-        else:
-            expected = trials.expectations.of(drawn)
-        check_results(self._prepared, kept.results, kept.changed, kept.odd, drawn, expected)
+        references.clear()
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
