@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,7 +103,7 @@ def run(clock: Any) -> Any:
     clock.time(child(0), SimpleNamespace(budgets=()))
     LOG.append("end 0")
     started = iter(range(1, 99))
-    return clock.end(lambda: child(next(started)))
+    return clock.end(lambda: closing(child(next(started))))
 
 
 def test_a_search_visits_the_reference_before_and_after_the_candidate(free: list[float]) -> None:

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge import timed_results
 from stark.evaluator.judge.timed_results import TimedResults, agreement
-from stark.evaluator.judge.verify import oracle
+from stark.evaluator.judge.verify import errors
 
 BUDGET = 2e-5
 
@@ -32,7 +32,7 @@ def rounded(values: torch.Tensor) -> torch.Tensor:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of a large output a part is looked at."""
     if request.param == "large":
-        monkeypatch.setitem(oracle.CHUNKS, "cpu", 1 << 14)
+        monkeypatch.setitem(errors.CHUNKS, "cpu", 1 << 14)
     return str(request.param)
 
 
@@ -55,7 +55,7 @@ def test_small_lines_that_are_left_out_do_not_agree(size: str, axis: str) -> Non
 
 
 def test_what_is_looked_at_in_a_large_output_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(oracle.CHUNKS, "cpu", 1 << 14)
+    monkeypatch.setitem(errors.CHUNKS, "cpu", 1 << 14)
     theirs = torch.rand(4096, 64)
     theirs[4000] *= 1e-6
     ours = rounded(theirs)

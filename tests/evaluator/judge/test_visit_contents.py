@@ -19,6 +19,7 @@ from stark.evaluator.judge import visit_contents
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.trial import Called, Trial
 from stark.evaluator.judge.visit_contents import VisitContents, _addresses
@@ -74,7 +75,7 @@ class Window:
         self.contents = VisitContents(
             self.prepared,
             self.candidate,
-            [(self.reference, self.reference.shared)],
+            [RunningReference(self.reference, self.reference.shared)],
             [floor_of("fp32-split", "float32")] * results,
             "search",
         )
@@ -294,7 +295,7 @@ def visit_verified(window: Window, trials: list[Any]) -> list[int]:
             answer = (window.candidate, window.reference)[place].call()
             if number:
                 window.contents.read(place, number, answer)
-    return [number for number in range(1, last + 1) if not window.contents.counts(number)]
+    return [number for number in range(1, last + 1) if number in window.contents.uncounted]
 
 
 def test_calls_on_inputs_of_verification_are_among_the_timed_ones(window: Window) -> None:

@@ -89,11 +89,9 @@ class Attempt:
         except (ProblemError, ReferenceDied, torch.OutOfMemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            reason = (
-                "the candidate leaves the judge and the reference too little memory; allocate less"
-            )
-            verdict = Verdict(OutOfMemory(phase=self.phase, error=f"{reason}: {error}"))
-            raise verdict from error
+            reason = "the candidate leaves the judge and the reference too little memory"
+            found = OutOfMemory(phase=self.phase, error=f"{reason}; allocate less: {error}")
+            raise Verdict(found) from error
 
     def _evaluation_of(self, failure: ChildFailed) -> Evaluation:
         match failure.kind:

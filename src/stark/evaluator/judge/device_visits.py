@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -79,9 +78,10 @@ class DeviceVisits:
         """Measure what is subtracted. Call it while no candidate exists."""
         count = self._made.together
         self._until_queued(reference, lambda: self._made.empty(reference, min(2, count)))
-        for _ in range(-(-EMPTY_CALLS // count)):
-            made = self._until_queued(reference, lambda: self._made.empty(reference, count))
-            self._empty_ms += made
+        while len(self._empty_ms) < EMPTY_CALLS:
+            self._empty_ms += self._until_queued(
+                reference, lambda: self._made.empty(reference, count)
+            )
 
     def _until_queued(self, program: Visited, calls: Callable[[], list[float]]) -> list[float]:
         for _ in range(ATTEMPTS):
@@ -102,8 +102,7 @@ class DeviceVisits:
         do not count, so that a program is verified in the very calls that are timed. If the way changes in which the
         program queues its calls, the visit begins again, with others, or it would know them.
         """
-        visit = partial(self._visit, program, samples, compare, among)
-        taken = self._until_queued(program, visit)
+        taken = self._until_queued(program, lambda: self._visit(program, samples, compare, among()))
         self._random.shuffle(taken)  # a call's place in its group matters a little
         return tuple(median(taken[first::samples]) for first in range(samples))
 
@@ -112,10 +111,9 @@ class DeviceVisits:
         program: Visited,
         samples: int,
         compare: Compare | None,
-        choose: Callable[[], Sequence[Trial]],
+        among: Sequence[Trial],
     ) -> list[float]:
         """A program's own milliseconds of the counted calls."""
-        among = choose()
         self._some(program, [Trial.fresh()], compare)
         warm = self._some(program, [Trial.fresh() for _ in range(WARMUPS - 1)], compare)
         if self._calls is None:  # a reference: a candidate's times decide only its own result
@@ -123,8 +121,8 @@ class DeviceVisits:
         program.calls = max(samples, self._calls)
         if program.child.is_reference:
             compare = None  # the first results of a visit are enough
-        if program.child.is_reference and program.depth == 0:
-            return [self._freely(program) for _ in range(program.calls)]
+            if program.depth == 0:
+                return [self._freely(program) for _ in range(program.calls)]
         trials = [*(Trial.fresh() for _ in range(program.calls)), *among]
         self._random.shuffle(trials)
         pairs = zip(trials, self._some(program, trials, compare), strict=True)
@@ -164,8 +162,8 @@ class DeviceVisits:
     @property
     def _copying_ms(self) -> float:
         """Milliseconds that copying a call's results takes at least."""
-        prepared = self._prepared
-        return 2 * prepared.signature.bytes_out / prepared.sheet.bandwidth_gb_s / 1e6
+        moved_bytes = 2 * self._prepared.signature.bytes_out
+        return moved_bytes / self._prepared.sheet.bandwidth_gb_s / 1e6
 
     def _freely(self, reference: Visited) -> float:
         """A call of a reference that waits for the device, by events of its own process.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -25,7 +26,7 @@ from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningRefe
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.trial import Called, Trial
-from stark.evaluator.judge.verifying import Verified
+from stark.evaluator.judge.verifying import Verified, warm_up
 from stark.evaluator.judge.visit_contents import VisitContents
 
 SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
@@ -45,6 +46,9 @@ more."""
 WARM_CALLS = 3
 """A new process's calls before its visit. The first may compile kernels, the second record a graph."""
 
+StartAgain = Callable[[], AbstractContextManager[Child]]
+"""Starts another process of the candidate, which ends with the `with` block."""
+
 Measured = tuple[Measurement, dict[str, Measurement]]
 """The candidate's measurement and the references' by name."""
 
@@ -56,16 +60,15 @@ class CpuClock:
         self, attempt: Attempt, running: dict[str, RunningReference], prepared: PreparedReference
     ) -> None:
         self._attempt, self._running, self._prepared = attempt, running, prepared
-        self._measured: Measured | None = None
 
     def time(self, child: Child, verified: Verified) -> float:
         """Time a verified candidate and the references. Returns about how many milliseconds a call takes. Raises Verdict."""
         attempt, prepared = self._attempt, self._prepared
         limit_s = attempt.limits.time_s + prepared.slack_s
-        references = [(reference.child, reference.shared) for reference in self._running.values()]
+        references = list(self._running.values())
         contents = VisitContents(prepared, child, references, verified.budgets, attempt.effort)
         with attempt.during("time", limit_s), attempt.charging_memory():
-            self._measured = gated.time_together(
+            self._measured: Measured = gated.time_together(
                 gated.Gated(child, limit_s),
                 {name: gated.Gated(each.child, limit_s) for name, each in self._running.items()},
                 attempt.limits.timing_budget_s * len(self._running),
@@ -75,9 +78,8 @@ class CpuClock:
             )
         return self._measured[0].latency_ms
 
-    def end(self, start_again: Callable[[], Child]) -> Measured:
+    def end(self, start_again: StartAgain) -> Measured:
         """What `time` has measured."""
-        assert self._measured is not None, "time() comes before end()"
         return self._measured
 
 
@@ -125,7 +127,7 @@ class DeviceClock:
         candidate = self._visit_candidate(child)
         return self._visits.measurement(candidate, self._taken[None]).latency_ms
 
-    def end(self, start_again: Callable[[], Child]) -> Measured:
+    def end(self, start_again: StartAgain) -> Measured:
         """Visit the references, and at effort `promote` all programs in more rounds. Raises Verdict."""
         self._see_it_gone()
         if self._attempt.effort == "promote":
@@ -139,17 +141,14 @@ class DeviceClock:
             for name, each in self._references.items()
         }
 
-    def _rounds(self, start_again: Callable[[], Child]) -> None:
+    def _rounds(self, start_again: StartAgain) -> None:
         begin, count = time.monotonic(), 1
         while count < MIN_ROUNDS or (count < MAX_ROUNDS and time.monotonic() - begin < ROUNDS_S):
             references_first = random.SystemRandom().random() < 0.5
             if references_first:
                 self._visit_references(self._samples)
-            child = start_again()
-            try:
+            with start_again() as child:
                 self._visit_candidate(child, new=True)
-            finally:
-                child.close()
             self._see_it_gone()
             if not references_first:
                 self._visit_references(self._samples)
@@ -171,7 +170,7 @@ class DeviceClock:
             candidate.depth, candidate.copies = self._candidate.depth, self._candidate.copies
         with self._attempt.during("time", self._limit_s), self._attempt.charging_memory():
             if new:
-                self._warm_up(child)
+                warm_up(child, self._prepared, WARM_CALLS)
             self._child = child
             taken = self._visits.visit(candidate, self._samples, self._compare, self._choose)
             self._child = None
@@ -187,14 +186,6 @@ class DeviceClock:
             kinds = [kinds[0], random.SystemRandom().choice(kinds)]
         self._judged = [trials.among_timed(kind, effort) for kind in kinds]
         return self._judged
-
-    def _warm_up(self, child: Child) -> None:
-        """Make a new process's first calls, which may compile kernels or record graphs."""
-        shared = self._prepared.shared
-        shared.fill_inputs(self._prepared.trials.drawn(self._prepared.trials.nominal[0]), 0)
-        self._prepared.settle()
-        for _ in range(WARM_CALLS):
-            child.ask({"do": "call", "slot": 0, "seed": 0}, self._limit_s)
 
     def _compare_reference(self, trial: Trial, drawn: Drawn, theirs: Called) -> None:
         """Raise ReferenceDied if the eager reference's process computes something else than the judge's copy of it.
@@ -275,14 +266,11 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
     """Raise Verdict if writing a call's results to memory takes longer than `latency_ms`."""
     least_ms = prepared.least_ms()
     if latency_ms < least_ms:
-        raise Verdict(
-            Rejected(
-                rule="faster-than-memory",
-                error=f"a call took {latency_ms:.4g} ms, but writing its results alone takes this "
-                f"device at least {least_ms:.4g} ms: they were not computed in the timed region; "
-                "compute them in every call",
-            )
+        error = (
+            f"a call took {latency_ms:.4g} ms, but writing its results alone takes this device at least {least_ms:.4g} ms: "
+            "they were not computed in the timed region; compute them in every call"
         )
+        raise Verdict(Rejected(rule="faster-than-memory", error=error))
 
 
 def start_references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:

@@ -22,7 +22,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.memory import copy_memory, strange_memory
-from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing.gated import Contents
 from stark.evaluator.judge.trial import Called, Trial
@@ -55,13 +55,15 @@ class VisitContents(Contents):
         self,
         prepared: PreparedReference,
         child: Child,
-        references: Sequence[tuple[Child, SharedSet]],
+        references: Sequence[RunningReference],
         budgets: Sequence[float],
         effort: Effort,
     ) -> None:
         self._effort: Effort = effort
         self._prepared, self._results = prepared, TimedResults(prepared, budgets)
-        self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
+        self._programs = [RunningReference(child, prepared.shared), *references]
+        # Calls on inputs of verification return their outputs as they are before backward.
+        self._mode = None if prepared.program.differentiation is None else "early"
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""
 
@@ -86,7 +88,7 @@ class VisitContents(Contents):
         """Compare the last round's results. Draw inputs. No program gets the counted calls' inputs again."""
         read = self._kept[CANDIDATE].keys()
         self._unused += [trial for number, trial in self._verified.items() if number not in read]
-        self._compare()
+        self.end()
         drawn = self._prepared.trials.drawn
         self._drawn = [drawn(Trial.fresh()) for _ in range(calls + 1)]
         self._verified.clear()
@@ -100,6 +102,7 @@ class VisitContents(Contents):
         most = max(1, min(round(COMPARED_SHARE * calls), KEPT_BYTES // max(size, 1)))
         chosen = self._random.sample(range(1, calls + 1), min(most, calls))
         self._compared, self._inspected = {*chosen, *self._verified}, chosen[0]
+        self.uncounted = dict.fromkeys(self._verified, self._mode)
         return calls
 
     def _trial(self) -> Trial | None:
@@ -107,31 +110,21 @@ class VisitContents(Contents):
         trials = self._prepared.trials
         if self._unused:
             return trials.among_timed(self._unused.pop(), self._effort)
-        gradients = self._prepared.program.differentiation is not None
-        kind = "gradients" if gradients else "kept"
+        kind = "gradients" if self._mode else "kept"
         share = VERIFIED_SHARE[kind if self._prepared.room.keeps_all else "computed"]
         if self._random.random() < share:
             return trials.among_timed(self._random.choice(trials.kinds), self._effort)
         return None
 
-    def counts(self, number: int) -> bool:
-        """Whether the time of a call counts."""
-        return number not in self._verified
-
-    def mode(self, number: int) -> str | None:
-        """With gradients, calls on inputs of verification return their outputs as they are before backward."""
-        gradients = self._prepared.program.differentiation is not None
-        return "early" if gradients and number in self._verified else None
-
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
-        self._programs[place][1].fill_inputs(self._drawn[number], SLOT)
+        self._programs[place].shared.fill_inputs(self._drawn[number], SLOT)
 
     def read(self, place: int, number: int, answer: Message) -> None:
         """Keep the results of a call if they are to be compared. Once a visit, check what memory they lie in."""
         if place > REFERENCE or number not in self._compared:
             return
-        child, shared = self._programs[place]
+        child, shared = self._programs[place].child, self._programs[place].shared
         outputs = [
             torch.empty_like(output, memory_format=torch.contiguous_format)
             for output in shared.outputs[SLOT]
@@ -154,10 +147,7 @@ class VisitContents(Contents):
             self._check_place(spans)
 
     def end(self) -> None:
-        """Compare the last round's results."""
-        self._compare()
-
-    def _compare(self) -> None:
+        """Check the last round's results."""
         ours, references = self._kept
         for number, called in ours.items():
             theirs = partial(references.get, number)
@@ -167,15 +157,12 @@ class VisitContents(Contents):
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
-        child, shared = self._programs[CANDIDATE]
-        strange = strange_memory(child.runner_pid, spans, shared.mapped_at)
+        candidate = self._programs[CANDIDATE]
+        strange = strange_memory(candidate.child.runner_pid, spans, candidate.shared.mapped_at)
         if strange is not None:
-            raise Verdict(
-                Incorrect(
-                    error=f"while the candidate was timed, its results lay in {strange}; "
-                    "return them in memory that torch or malloc allocated"
-                )
-            )
+            advice = "return them in memory that torch or malloc allocated"
+            error = f"while the candidate was timed, its results lay in {strange}; {advice}"
+            raise Verdict(Incorrect(error=error))
 
 
 def _addresses(at: object, count: int) -> list[int]:

@@ -1,8 +1,7 @@
 """Null solvers: trivial answers, such as zeros, that are tried on every problem.
 
-If a null solver passes, the problem is degenerate: it cannot distinguish a correct kernel from one
-that computes nothing. Examples are a KernelBench level 1 problem whose outputs are smaller than the
-tolerance, and problems with constant results. Every evaluation on such a problem has a warning.
+If one passes, the problem is degenerate: it cannot distinguish a correct kernel from one that computes nothing. Examples are
+a KernelBench level 1 problem whose outputs are smaller than the tolerance, and problems with constant results.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
     # The mean of a single number is the number itself, so passing would prove nothing.
     several = any(output.eager.numel() > 1 for output in outputs)
     if several and all(output.eager.is_floating_point() for output in outputs):
-        solvers["the mean in every element"] = lambda output: torch.full_like(
-            output.eager, float(output.eager.mean())
+        solvers["the mean in every element"] = lambda each: torch.full_like(
+            each.eager, float(each.eager.mean())
         )
     if several:
         solvers["zeros in the second half of each row"] = _half

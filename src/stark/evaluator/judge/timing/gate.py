@@ -23,8 +23,7 @@ POLL_S = 1e-4
 """Seconds between two looks at an event."""
 
 RESCUES, RESCUE_S = 50, 5.0
-"""How often the judge itself writes the word of a failed program, and the seconds for all of these. Several times,
-because the program may overwrite it."""
+"""How often the judge itself writes the word of a failed program, which may overwrite it, and the seconds for all of these."""
 
 STREAMS_TRIED, BESIDE_S = 16, 0.05
 """Streams that are tried for work beside the held one, and the seconds that each gets."""

@@ -112,11 +112,9 @@ def _listed(indices: torch.Tensor, extent: int, name: str) -> str:
 
 def _span(survey: Survey, axis: int, indices: torch.Tensor) -> str | None:
     """Describe the range of indices with wrong elements if the ones outside are right for a reason."""
-    extent, first, last = survey.shape[axis], int(indices[0]), int(indices[-1])
-    outside = extent - (last - first + 1)
-    if survey.wrong / (extent - outside) * outside <= CHANCE:
+    extent, run = survey.shape[axis], torch.arange(int(indices[0]), int(indices[-1]) + 1)
+    if survey.wrong / len(run) * (extent - len(run)) <= CHANCE:
         return None
-    run = torch.arange(first, last + 1)
     return _run(run, len(run), extent, axis_name(axis, len(survey.shape)))
 
 
