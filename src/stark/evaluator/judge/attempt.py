@@ -80,10 +80,7 @@ class Attempt:
 
     @contextmanager
     def charging_memory(self) -> Iterator[None]:
-        """Turn an out-of-memory error of the judge or a reference into an OutOfMemory verdict on the candidate.
-
-        The candidate is to blame, because they had enough memory before the candidate was loaded.
-        """
+        """Blame the candidate if the judge or a reference, which had enough memory before, runs out of it. Raises Verdict."""
         try:
             yield
         except (ProblemError, ReferenceDied, torch.OutOfMemoryError) as error:

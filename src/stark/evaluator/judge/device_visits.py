@@ -149,10 +149,7 @@ class DeviceVisits:
         )
 
     def _own_ms(self, program: Visited, call_ms: float) -> float:
-        """A call's time without the cost of an empty call and, for a reference, of the copy that the judge asked for.
-
-        A reference without kernels does not wait for its turn on the device; it gets the least time.
-        """
+        """A call's time without an empty call's and a reference's copying for the judge. One without kernels gets the least."""
         copying_ms = self._copying_ms if program.child.is_reference and program.copies else 0.0
         own_ms = call_ms - median(self._empty_ms) - copying_ms
         if own_ms < -HANDOFF_SLACK_MS and not program.child.is_reference:

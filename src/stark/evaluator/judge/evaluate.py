@@ -114,10 +114,7 @@ def at_other_shapes(
     built: Built,
     variants: Iterable[tuple[str, PreparedReference]],
 ) -> Correct:
-    """The evaluation with what is known of other shapes: those that were tried, and a warning per failure.
-
-    `variants` yields each changed constant as text, such as `N = 33`, with the changed problem.
-    """
+    """Add what `variants`, each with its changed constant, say of other shapes: those tried, and a warning per failure."""
     tried, failures, begin = [], [], time.monotonic()
     request = attempt.request.model_copy(update={"effort": "search"})
     for change, prepared in variants:

@@ -175,10 +175,7 @@ class Expectations:
         )
 
     def moved(self, drawn: Drawn, index: int) -> Iterator[torch.Tensor]:
-        """Yield the reference's own results for one output, each after inputs and weights have moved by the class's rounding.
-
-        Raises torch.OutOfMemoryError.
-        """
+        """Yield results of the reference for one output, after inputs and weights have moved. Raises torch.OutOfMemoryError."""
         precision = looser(self._terms.precision, self._terms.own)
         for seed in range(DRAWS):
             generator = torch.Generator(self._program.device).manual_seed(seed)
@@ -214,10 +211,7 @@ class Expectations:
         ]
 
     def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool) -> bool:
-        """Whether the reference is finite and accurate, so that other results are wrong.
-
-        `as_own`: as accurate as on the problem's own inputs.
-        """
+        """Whether the reference is finite and accurate; `as_own`: as accurate as on the problem's own inputs."""
         return all(
             is_accurate(each)
             and (index in self._masked or each.is_finite)
@@ -239,10 +233,7 @@ class Expectations:
 
 
 def _rounded(drawn: Drawn) -> Drawn:
-    """The draw in float64, with each number half a float32's unit in the last place higher or lower.
-
-    Of float64, half its own unit. Narrower types are computed with in float32.
-    """
+    """The draw in float64, each number half a unit in its last place higher or lower; for narrower types, a float32's."""
     tensors: list[torch.Tensor] = []
     for tensor in drawn.tensors:
         if tensor.is_floating_point():

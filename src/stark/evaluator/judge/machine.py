@@ -100,10 +100,7 @@ def use(device: torch.device) -> None:
 
 
 def works(device: torch.device) -> bool:
-    """Whether this process can still use the device.
-
-    After a failed assertion in a GPU kernel, every later CUDA call of the process fails.
-    """
+    """Whether this process can still use the device: it cannot after a failed assertion in a GPU kernel."""
     if device.type == "cuda" and not torch.cuda.is_initialized():
         return True
     try:

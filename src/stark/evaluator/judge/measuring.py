@@ -274,10 +274,7 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
 
 
 def start_references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
-    """Start the eager reference and, at effort `promote`, those compiled references that can run.
-
-    Call it while no candidate runs, which could keep them from starting.
-    """
+    """Start the eager reference and, at effort `promote`, those compiled ones that can run. No candidate may run meanwhile."""
     running = {EAGER: prepared.running(EAGER, attempt.limits)}
     names = PROMOTE_REFERENCES[prepared.device.type] if attempt.effort == "promote" else []
     for name in names:

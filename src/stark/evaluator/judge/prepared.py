@@ -179,10 +179,7 @@ class PreparedReference:
         return held_bytes / self.room.together_bytes
 
     def running(self, name: str, limits: Limits) -> RunningReference:
-        """Return a loaded and warm reference in its own process, and start it if needed.
-
-        Raises ProblemError if it does not run, and the same error at the next call unless memory was short.
-        """
+        """A loaded, warm reference in its own process. Raises ProblemError, the same at the next call unless memory was short."""
         if name not in self._running:
             try:
                 self._running[name] = started = self.started(name, limits)

@@ -269,10 +269,7 @@ class Judge:
         )
 
     def _probe(self) -> None:
-        """Raise if the device no longer answers, so that the next candidate is not blamed.
-
-        A candidate or a tool that was killed may have left a kernel running.
-        """
+        """Raise if the device does not answer, so that the next candidate is not blamed for a kernel that was left running."""
         done = threading.Event()
 
         def touch() -> None:

@@ -103,10 +103,7 @@ class TimedResults:
 def agreement(
     ours: torch.Tensor, theirs: torch.Tensor, budget: float, precision: Precision
 ) -> Agreement:
-    """Compare one result with the reference's, which has the same shape and type.
-
-    `budget` is the result's error budget in the run's `precision`.
-    """
+    """Compare one result with the reference's, of the same shape and type. `budget` is its error budget in this precision."""
     expected = stand_in(theirs, AGREEMENT_FACTOR * budget, precision)
     if expected.exact:
         return "full" if compare(ours, expected).passes else "none"

@@ -101,10 +101,7 @@ class Trials:
         return self.expectations.warnings + self._degenerate
 
     def expect_nominal(self) -> None:
-        """Compute the expected outputs of the nominal trials before any candidate takes memory.
-
-        If the float64 oracle does not fit, the reference's own outputs replace it.
-        """
+        """Compute what the nominal trials expect. If the float64 oracle does not fit, the reference's outputs replace it."""
         ours = self.expectations
         try:
             outputs = self._expect_nominal()
@@ -124,10 +121,7 @@ class Trials:
         ]
 
     def add_regimes(self) -> None:
-        """Verify every candidate also in regimes, except where the reference is inaccurate.
-
-        Where expected outputs are computed anew for each candidate, in as many as take `REGIMES_S`.
-        """
+        """Verify candidates also in regimes where the reference is accurate; if nothing is kept, in as many as take `REGIMES_S`."""
         begin = time.monotonic()
         if self._signature.has_integers:
             self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))

@@ -130,10 +130,7 @@ def _verify_replaced(
 def verify_on(
     trial: Trial, prepared: PreparedReference, call: Callable[[Drawn], Called]
 ) -> list[Comparison]:
-    """Verify the calls of one trial. Raises Verdict.
-
-    The trial's tensors are freed on return, because they may fill half of a device's memory.
-    """
+    """Verify the calls of one trial, whose tensors may fill half of a device and are freed on return. Raises Verdict."""
     drawn = prepared.trials.drawn(trial)
     expected = prepared.trials.expected(trial, drawn)
     comparisons: list[Comparison] = []

@@ -258,10 +258,7 @@ class Program:
         given: list[torch.Tensor],
         mode: str | None = None,
     ) -> list[torch.Tensor]:
-        """Call a model, forward and backward if the problem asks for gradients. Returns its results as `run` does.
-
-        The model keeps its values.
-        """
+        """Call a model, also backward if gradients are asked for. Returns results like `run`. The model keeps its values."""
         changed = [given[index] for index in self.changes]
         if not self.state:
             return [*tensors_of(self._called(model, model, drawn, given, mode)), *changed]

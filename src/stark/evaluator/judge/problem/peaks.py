@@ -40,10 +40,7 @@ LAUNCHES = 500
 
 
 def measure_device(device: torch.device, first: bool = True) -> Device:
-    """Measure the device, in well under a second for a GPU and about a second for a CPU.
-
-    The `first` measurement of a CPU takes one to four seconds more.
-    """
+    """Measure the device: well under a second for a GPU, about one for a CPU, and one to four more the `first` time."""
     seconds = FIRST_S if first else LATER_S
     kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
     peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}

@@ -131,10 +131,7 @@ class Gate:
 
 @cache
 def stream_beside(device: int) -> torch.cuda.Stream:
-    """A stream of a device that works while the judge's own is held. CUDA lets some streams wait for each other.
-
-    Call it first while no candidate runs, which could slow the search.
-    """
+    """A stream that works while the judge's own is held, as not all do. Call it first while no candidate slows the search."""
     driver, held, seen = Driver(), _host_word(), _host_word()
     own = torch.cuda.current_stream().cuda_stream
     for number in range(1, STREAMS_TRIED + 1):

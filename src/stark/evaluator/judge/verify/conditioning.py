@@ -36,10 +36,7 @@ a mask, and explain nothing."""
 
 
 def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) -> torch.Tensor:
-    """The tensor with each number up to `rounding` higher or lower, relatively.
-
-    Whole numbers stay: masks, labels and lengths in floating point are compared and are exact.
-    """
+    """The tensor with each number up to `rounding` off, relatively. Whole numbers, as in masks and labels, are exact."""
     moved = tensor.double()
     if bool((moved == moved.round()).all()):
         return tensor

@@ -102,10 +102,7 @@ def layers_of(
 
 
 def ceilings(values: Iterable[torch.Tensor]) -> list[float]:
-    """Return the magnitudes at which layers end, in descending order: the smallest power of two above each gap.
-
-    Below it are at least `FEW` values that are not zero.
-    """
+    """Return where layers with `FEW` values end, in descending order: at the smallest power of two above each gap."""
     counts = [0] * EXPONENTS
     for each in values:
         exponents = each.double().view(torch.int64).bitwise_right_shift(MANTISSA)

@@ -64,10 +64,7 @@ class Rule:
 def fault(
     name: str, result: torch.Tensor, expected: ExpectedTensor, others: Mapping[str, torch.Tensor]
 ) -> str:
-    """Describe in a few lines where and how an output that failed is wrong.
-
-    `others` maps names to tensors that may have been returned by mistake, such as the inputs.
-    """
+    """Describe where and how an output that failed is wrong. `others` are tensors that may have been returned by mistake."""
     part: Part = expected
     result, own = as_real(result), expected.terms.precision
     target = expected.eager if expected.exact else expected.oracle
@@ -116,10 +113,7 @@ def _lost_lines(result: torch.Tensor, expected: ExpectedTensor) -> list[str]:
 def describe(
     result: torch.Tensor, oracle: torch.Tensor, rule: Rule, others: Mapping[str, torch.Tensor]
 ) -> list[str]:
-    """Describe where and how an output is wrong, one finding per line, the most useful first.
-
-    `others` maps names to tensors that may have been returned by mistake.
-    """
+    """Describe where and how an output is wrong, one finding per line, the most useful first."""
     shape = tuple(result.shape)
     result, oracle = result.detach().reshape(shape or (1,)), oracle.reshape(shape or (1,))
     survey = _survey(result, oracle, rule)

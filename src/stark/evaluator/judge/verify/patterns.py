@@ -92,10 +92,7 @@ class Sample:
         return tensor[torch.unravel_index(self.places, tensor.shape)].double()
 
     def matches(self, other: torch.Tensor, chosen: torch.Tensor | None = None) -> bool:
-        """Whether nearly all sampled values match `other`, which explains the error and has more than a few values.
-
-        `chosen` says which of the sampled elements count.
-        """
+        """Whether nearly all sampled values, or those `chosen`, match `other`, which explains the error and is not constant."""
         got, expected = self.got, self.expected
         if chosen is not None:
             got, expected, other = got[chosen], expected[chosen], other[chosen]
@@ -127,10 +124,7 @@ def explains(left: torch.Tensor, error: torch.Tensor) -> bool:
 
 
 def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
-    """Describe the simplest pattern that the sampled values follow, or return None.
-
-    `others` maps names to tensors that may have been returned by mistake. The sample has at least `FEW` elements.
-    """
+    """Describe the simplest pattern of at least `FEW` values, or return None. `others` may have been returned by mistake."""
     if sample.result.dtype == torch.bool:
         return None
     distinct = sample.got.unique()
@@ -219,10 +213,7 @@ def function_of(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | Non
 
 
 def _scaled(sample: Sample, sizes: Collection[int]) -> str | None:
-    """Recognize a multiple of the expected values, or the expected values plus a constant.
-
-    `sizes` are lengths of axes, which may explain a factor.
-    """
+    """Recognize a multiple of the expected values, perhaps by an axis's length in `sizes`, or these plus a constant."""
     large = sample.expected.abs() > 0.1 * sample.scale
     factor = float((sample.got / sample.expected)[large].median()) if large.any() else 0.0
     if sample.matches(factor * sample.expected):
