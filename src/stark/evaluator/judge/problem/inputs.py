@@ -26,7 +26,7 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
 from stark.evaluator.candidate.backward import ForwardBackward, GradientFault, as_leaves
-from stark.evaluator.candidate.program import filled, import_file, parameters_named
+from stark.evaluator.candidate.program import filled, import_file, parameters_named, seed_torch
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.problem.arguments import (
     seed_all,
@@ -202,7 +202,7 @@ class Program:
         watching: AbstractContextManager[object] | None = None,
     ) -> tuple[list[torch.Tensor], set[int], set[str]]:
         """What the reference returns for these tensors, and to which of them and of its weights it writes."""
-        torch.manual_seed(seed)
+        seed_torch(seed)
         weights = buffers = self._saved_buffers()
         if self.differentiation is None:  # else each call renews the parameters' versions
             weights = buffers | dict(self.model.named_parameters())
@@ -302,7 +302,7 @@ class Program:
         sys.modules.pop(self.name, None)
 
     def _constructed(self) -> torch.nn.Module:
-        torch.manual_seed(CONSTRUCTION_SEED)
+        seed_torch(CONSTRUCTION_SEED)
         with self.device:
             model: torch.nn.Module = self.module.Model(*self.init_arguments)
         return model.to(self.device)
