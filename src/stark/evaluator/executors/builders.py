@@ -35,20 +35,13 @@ class Builders:
     ) -> None:
         """Create the actors, or find them. They end a minute after the last driver has closed its own `Builders`."""
         at = ray().util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        self.actors = {
-            f"builder {node}": shared_actor(
-                Builder,
-                f"builder {node}",
-                namespace,
-                max(1, processors // PROCESSORS_PER_BUILD),
-                command,
-                num_cpus=processors,
-                scheduling_strategy=at(node, soft=False),
-            )
-            for node, processors in nodes
-        }
+        self.actors = {}
         """By name."""
 
+        for node, processors in nodes:
+            name, given = f"builder {node}", (max(1, processors // PROCESSORS_PER_BUILD), command)
+            where = {"num_cpus": processors, "scheduling_strategy": at(node, soft=False)}
+            self.actors[name] = shared_actor(Builder, name, namespace, *given, **where)
         self._greetings = [asyncio.create_task(greeted(actor)) for actor in self.actors.values()]
         self._pinging = [asyncio.create_task(_ping(actor)) for actor in self.actors.values()]
 
@@ -68,9 +61,7 @@ class Builders:
                 found[f"builder {number}"] = "it finds no place in the cluster, or its node is lost"
                 continue
             faults = filter(None, (greeting.fault(hello) for hello in hellos))
-            found[f"builder {number} on {greeting.node}"] = (
-                next(faults, None) or greeting.toolchain or greeting.error
-            )
+            found[f"builder {number} on {greeting.node}"] = next(faults, greeting.toolchain)
         return found
 
     async def close(self) -> None:

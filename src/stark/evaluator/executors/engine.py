@@ -12,6 +12,9 @@ from typing import Any
 PING_S = 5.0
 """Seconds between two pings of a driver. They tell it what a judge has prepared and who else waits for it."""
 
+LOST_PAUSE_S = 1.0
+"""Seconds before an actor that was lost is used again."""
+
 IDLE_S = 60.0
 """Seconds without a ping from any driver after which an actor ends, so that the cluster can use its place."""
 

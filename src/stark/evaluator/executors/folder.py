@@ -19,12 +19,12 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import RequestingExecutor
-from stark.evaluator.executors.claims import us, written_at
+from stark.evaluator.executors.claims import write_atomically, written_at
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -89,11 +89,10 @@ class FolderExecutor(RequestingExecutor):
         self._open[kind] += 1
         try:
             await self._answered(request.model_copy(update={"id": name}))
+            self._hear(kind)
         except asyncio.CancelledError:
             asked.unlink(missing_ok=True)
             raise
-        else:
-            self._hear(kind)
         finally:
             self._open[kind] -= 1
             if not self._open[kind]:
@@ -118,7 +117,7 @@ class FolderExecutor(RequestingExecutor):
         pause, longest = POLL_S
         while not result.exists():
             if not asked.exists():
-                write_atomically(asked, request)
+                write_atomically(asked, request.model_dump_json())
             if time.time() - written_at(claim) <= RENEWED_S:
                 self._hear(kind)
             elif time.monotonic() - max(began, self._heard.get(kind, began)) > NOTICE_AFTER_S:
@@ -152,10 +151,3 @@ class Files(NamedTuple):
         """Those of the request with this id."""
         requests, results, claims = (folder / part for part in PARTS)
         return cls(requests / f"{name}.json", results / f"{name}.json", claims / name)
-
-
-def write_atomically(path: Path, message: BaseModel) -> None:
-    """Write a file so that readers see all of it or none."""
-    part = path.with_suffix(f".{us()}.part")
-    part.write_text(message.model_dump_json())
-    part.rename(path)
