@@ -87,8 +87,6 @@ class _Extension:
 
 
 def _recording(name: str, function: Callable[..., object]) -> Callable[..., object]:
-    """The function, which records its calls."""
-
     def call(*args: Any, **kwargs: Any) -> object:
         with _recorded(COMPILED + name):
             return function(*args, **kwargs)

@@ -58,12 +58,8 @@ class Driver:
     def allocation_of(self, pointer: int) -> tuple[int, int]:
         """The address and the size of the allocation that an address lies in."""
         base, size = ctypes.c_uint64(), ctypes.c_size_t()
-        self._call(
-            "cuMemGetAddressRange_v2",
-            ctypes.byref(base),
-            ctypes.byref(size),
-            ctypes.c_uint64(pointer),
-        )
+        found = ctypes.byref(base), ctypes.byref(size)
+        self._call("cuMemGetAddressRange_v2", *found, ctypes.c_uint64(pointer))
         return base.value, size.value
 
     def wait_until(self, stream: int, address: int, value: int) -> None:

@@ -221,7 +221,6 @@ class Runner:
         return {"odd": self._odd()}
 
     def _made(self, slot: int, mode: str | None) -> object:
-        """What a call on a slot's inputs returns."""
         given = self.inputs[slot]
         return self.call(*given) if mode is None else self.call.in_mode(mode, *given)
 

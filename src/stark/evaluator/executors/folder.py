@@ -128,7 +128,6 @@ class FolderExecutor(RequestingExecutor):
             pause = min(pause * 1.2, longest)
 
     def _hear(self, device_class: str | None) -> None:
-        """Note that a worker of this kind is active."""
         self._heard[device_class] = time.monotonic()
         self._notified(device_class, "")
 

@@ -65,8 +65,7 @@ class JudgeProcess:
         self.problems: frozenset[str] = frozenset()
         """Digests of the problems that it keeps prepared."""
 
-        self._on_notice = on_notice
-        self._process = process
+        self._on_notice, self._process = on_notice, process
         self._in, self._out = process.stdin, process.stdout
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self.said = ""
@@ -213,8 +212,7 @@ async def start_judge(command: Sequence[str], on_notice: Callable[[str], None]) 
         await judge.kill()
         reason = str(error) or f"the judge was not ready within {START_S:g} s"
         said = f"{judge.said.rstrip()}\n{reason}".lstrip()
-        # `stark doctor` can check only this machine.
-        advice = "run `stark doctor` to see what this machine lacks"
+        advice = "run `stark doctor` to see what this machine lacks"  # the only one it can check
         if command[0] != sys.executable:
             advice = "run that command in a shell; it must start a judge of this version of STARK"
         raise JudgeUnavailable(

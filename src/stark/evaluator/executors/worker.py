@@ -211,7 +211,6 @@ def _is_for_others(answer: Answer | None) -> bool:
 
 
 def _summary(name: str, answer: Answer | None) -> str:
-    """A one-line summary of the answer."""
     match answer:
         case None:
             return f"{name} was withdrawn"

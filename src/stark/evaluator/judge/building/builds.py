@@ -198,7 +198,8 @@ class Builds:
         self, built: Built, candidate: Candidate, limits: Limits, patience: Patience
     ) -> tuple[str | None, str]:
         """Returns the error, if any, and what was printed."""
-        environment = language(candidate.language).environment(built.work, self._architecture)
+        written_in, error = language(candidate.language), None
+        environment = written_in.environment(built.work, self._architecture)
         place = Place(
             str(built.work),
             child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
@@ -206,20 +207,18 @@ class Builds:
             cpu_s=processor_s(limits.build_s),
             yields=self._yields,
         )
-        child = self._forkserver.fork(
-            Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)
-        )
+        allowed = Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)
+        child = self._forkserver.fork(allowed)
         child.patience = patience
-        error = None
+        asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
         try:
-            asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
             child.ask(asked, limits.build_s)
         except ChildFailed as failure:
             if failure.kind != "crashed":
                 raise
             # What asks for the device is imported again where there is one. That is too late for a compiler.
             lacks_device = any(words in failure.error for words in NO_DEVICE)
-            if not (language(candidate.language).compiles_when_called and lacks_device):
+            if not (written_in.compiles_when_called and lacks_device):
                 error = failure.error
         finally:
             output = child.close()
