@@ -11,10 +11,7 @@ OUT_OF_MEMORY = 2
 
 
 class Driver:
-    """Functions of the CUDA driver. They need a CUDA context.
-
-    Each raises torch.OutOfMemoryError, or RuntimeError with the function's name.
-    """
+    """Functions of the CUDA driver, which need a CUDA context. Each raises torch.OutOfMemoryError, or RuntimeError with its name."""
 
     class _Handle(ctypes.Structure):
         _fields_ = [("bytes", ctypes.c_char * 64)]

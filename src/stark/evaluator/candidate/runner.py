@@ -56,11 +56,7 @@ CHECK_ELEMENTS = 1 << 23
 
 
 class Runner:
-    """One program in one process.
-
-    In a build, the only request is `build`. Otherwise requests come in this order: `attach`,
-    `import`, `load`, then any others.
-    """
+    """One program in one process. Requests: `build` alone, or `attach`, `import`, `load` in this order, then any others."""
 
     queue: Queue
     """On a GPU, the calls that wait for the judge's gates."""
@@ -271,10 +267,7 @@ class Runner:
         return []
 
     def _time_freely(self, _: Message) -> Message:
-        """On a GPU, make a call on the first slot without a gate, timed by events of this process.
-
-        The judge asks this only of references.
-        """
+        """On a GPU, make a call on the first slot without a gate, timed by events of this process. For references only."""
         self.flush.zero_()
         with self.queue.marked():
             self.call(*self.inputs[0])
@@ -332,10 +325,7 @@ class Runner:
 
 
 def _check_device(device: torch.device) -> None:
-    """Allocate, launch a kernel and record an event, as programs do.
-
-    Raises RuntimeError if the locked sandbox prevents it.
-    """
+    """Allocate, launch a kernel and record an event, as programs do. Raises RuntimeError if the locked sandbox prevents it."""
     try:
         done = torch.cuda.Event()
         found = torch.ones(CHECK_ELEMENTS, device=device).sum()

@@ -19,12 +19,8 @@ PROCESSORS_PER_BUILD = 2
 def build_nodes(nodes: Iterable[dict[str, Any]], most: int | None) -> list[tuple[str, int]]:
     """The ids and processors of the nodes without GPUs, at most `most`. All drivers choose the same ones."""
     offered = sorted((node["NodeID"], node["Resources"]) for node in nodes if node["Alive"])
-    fitting = [
-        (name, int(has.get("CPU", 0)))
-        for name, has in offered
-        if has.get("CPU", 0) >= 1 and not has.get("GPU")
-    ]
-    return fitting[:most]
+    found = [(name, int(has.get("CPU", 0))) for name, has in offered if not has.get("GPU")]
+    return [(name, processors) for name, processors in found if processors][:most]
 
 
 class Builders:

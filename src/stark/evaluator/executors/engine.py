@@ -56,10 +56,8 @@ class EndsWhenIdle:
 def shared_actor(kind: type, name: str, namespace: str, *given: Any, **placed: Any) -> Any:
     """An actor that all drivers of a cluster share: it is created with what is given, or found by its name."""
     options = {"get_if_exists": True, "lifetime": "detached", "max_restarts": -1, **placed}
-    actor = (
-        ray().remote(kind).options(name=name, namespace=namespace, max_concurrency=1000, **options)
-    )
-    return actor.remote(*given)
+    named = {"name": name, "namespace": namespace, "max_concurrency": 1000}
+    return ray().remote(kind).options(**named, **options).remote(*given)
 
 
 def ray() -> Any:

@@ -3,8 +3,7 @@
 It is meant for batch queues and for GPU nodes without a network connection. The orchestrator, which
 runs the search, writes `requests/ID.json`. A worker (`stark worker FOLDER`) has the request judged
 and writes the answer to `results/ID.json`. Meanwhile `claims/ID` names the worker. The id is a digest
-of the request's content, so an existing answer is reused for a while. Requests and results are written under
-a temporary name and then renamed, so that a reader never sees an incomplete file. A claim is deleted
+of the request's content, so an existing answer is reused for a while. A claim is deleted
 after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. If
 nobody waits for an answer any more, it deletes the request, and the worker gives up. All other files stay.
 A worker leaves requests for other kinds of machines to workers that run on those.

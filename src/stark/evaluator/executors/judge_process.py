@@ -190,10 +190,7 @@ def _checked_hello(line: bytes) -> Hello:
 
 
 async def start_judge(command: Sequence[str], on_notice: Callable[[str], None]) -> JudgeProcess:
-    """Start a judge and wait until it is ready.
-
-    Raises JudgeUnavailable with the judge's own output if the judge does not start.
-    """
+    """Start a judge and wait until it is ready. Raises JudgeUnavailable with the judge's own output if it does not start."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,

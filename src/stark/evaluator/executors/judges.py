@@ -153,11 +153,7 @@ class CommandJudge(Judge):
 
 
 class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
-    """Several judges.
-
-    A request goes to the judge with the least load, where preparing a new problem counts as load.
-    A judge that cannot be started is not used again, unless no other of its kind can be.
-    """
+    """Several judges. One that cannot be started is not used again, unless no other of its kind can be."""
 
     def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
         super().__init__(limits, tools)

@@ -103,10 +103,7 @@ def allow_tracing() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Set no_new_privs, which Landlock and seccomp require. Raises OSError.
-
-    From then on, executing a file, such as a setuid program, grants no privileges.
-    """
+    """Set no_new_privs, which Landlock and seccomp require: executing a file grants no privileges any more. Raises OSError."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 

@@ -182,10 +182,7 @@ class Builds:
 
     @contextmanager
     def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
-        """Restore a build, with the candidate's original file, for the duration of a run.
-
-        Nothing remains of what earlier runs wrote, such as precomputed answers.
-        """
+        """Restore a build, with the original file, for a run. Nothing remains of what earlier runs wrote, such as precomputed answers."""
         folders.remove(built.work)
         folders.copy(built.kept, built.work)
         built.source.write_text(candidate.source)

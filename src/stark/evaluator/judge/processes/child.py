@@ -166,10 +166,7 @@ class Child:
         return code
 
     def pause(self) -> float:
-        """Stop all its processes until `go_on`, so that none runs while another program is timed.
-
-        Returns the time of the stop by `time.perf_counter`.
-        """
+        """Stop all its processes until `go_on`, while another program is timed. Returns when they stopped, by `time.perf_counter`."""
         try:
             return self._tree.stop()
         except NotStopped as error:

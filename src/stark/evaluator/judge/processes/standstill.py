@@ -54,10 +54,7 @@ class Tree:
         """The processor time of every process when all were stopped; empty while they may run."""
 
     def stop(self) -> float:
-        """Stop all processes, those first that were stopped before. Raises NotStopped.
-
-        Returns a time, by `time.perf_counter`, at which every thread had stopped.
-        """
+        """Stop all processes, those first that were stopped before. Returns when all had stopped, by `time.perf_counter`. Raises NotStopped."""
         deadline = time.perf_counter() + PATIENCE_S
         self._meet({self._root})
         self._signal(signal.SIGSTOP)

@@ -85,10 +85,7 @@ class Ran:
     code: int
 
     def why(self) -> str:
-        """Why the tool failed: the program's last error or else the tool's first error.
-
-        If there is neither, returns a line of the output or the exit code.
-        """
+        """Why the tool failed: the program's last error, else the tool's first, else a line of the output or the exit code."""
         stripped = [line.strip("= ") for line in self.log.splitlines() if "SUMMARY:" not in line]
         lines = [line for line in stripped if line]
         printed = [line.strip() for line in self.printed.splitlines() if line.strip()]
