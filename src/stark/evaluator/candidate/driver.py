@@ -11,7 +11,7 @@ OUT_OF_MEMORY = 2
 
 
 class Driver:
-    """Functions of the CUDA driver, which need a CUDA context. Each raises torch.OutOfMemoryError, or RuntimeError with its name."""
+    """Functions that need a CUDA context. Each raises torch.OutOfMemoryError, or RuntimeError with its name."""
 
     class _Handle(ctypes.Structure):
         _fields_ = [("bytes", ctypes.c_char * 64)]

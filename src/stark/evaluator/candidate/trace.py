@@ -62,7 +62,7 @@ def device_summary(trace: Iterable[Event]) -> dict[str, Any]:
 
 
 def host_summary(trace: Iterable[Event]) -> dict[str, Any]:
-    """Summarize the self time of operators and named compiled functions on a CPU in marked calls; as `MARK`, the time outside of them."""
+    """Summarize the self time of operators and named compiled functions in marked calls; as `MARK`, the other time."""
     events = _events(trace)
     threads = {event.get("tid") for event in events if _is_call(event)}
     nested = [

@@ -190,13 +190,9 @@ class RequestingExecutor(ABC):
             "the candidate is correct in each case by itself, but not if one process serves them in turn; nothing may depend "
             "on the shapes of earlier calls"
         )
-        return found.model_copy(
-            update={
-                "seconds": seconds,
-                "case": " then ".join(cases),
-                "warnings": (reason, *found.warnings),
-            }
-        )
+        warnings = (reason, *found.warnings)
+        kept = {"seconds": seconds, "case": " then ".join(cases), "warnings": warnings}
+        return found.model_copy(update=kept)
 
     async def _describe(self, problem: Problem) -> Reference:
         """Have a judge measure the reference of a problem without cases."""

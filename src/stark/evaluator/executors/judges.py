@@ -133,9 +133,10 @@ class CommandJudge(Judge):
         async with self._starting:
             if self.failure is not None:
                 raise self.failure
-            if self.process is None or not self.process.alive:
-                if self.process is not None:
-                    await self.process.close()
+            if self.process is not None and not self.process.alive:
+                await self.process.close()
+                self.process = None
+            if self.process is None:
                 try:
                     self.process = await start_judge(self.command, self._on_notice)
                 except JudgeUnavailable as error:

@@ -130,11 +130,7 @@ class Builds:
         return fetched(self._service, wanted, patience, self._root)
 
     def build(
-        self,
-        candidate: Candidate,
-        limits: Limits,
-        patience: Patience,
-        away: Received | None = None,
+        self, candidate: Candidate, limits: Limits, patience: Patience, away: Received | None = None
     ) -> Built:
         """Build the candidate, or return its existing build, or the one that was made away.
 
@@ -147,21 +143,17 @@ class Builds:
             return replace(built, output=built.printed.read_text())
         if away is not None:
             with suppress(Unusable, ChildFailed):
-                found = self._imported(key, candidate, limits, patience, away)
+                found = self._imported(candidate, limits, patience, away)
                 if found.error is None:
                     return found
             patience.left_s = limits.build_s  # the candidate is not to blame
-        return self._imported(key, candidate, limits, patience)
+        return self._imported(candidate, limits, patience, None)
 
     def _imported(
-        self,
-        key: str,
-        candidate: Candidate,
-        limits: Limits,
-        patience: Patience,
-        away: Received | None = None,
+        self, candidate: Candidate, limits: Limits, patience: Patience, away: Received | None
     ) -> Built:
         """Import the candidate in a folder that is empty, or holds what was built away."""
+        key = self.key(candidate)
         built = Built(self._root / key)
         # Remains of an interrupted build, such as lock files, would block this one.
         self._cache.forget(key)
@@ -182,7 +174,7 @@ class Builds:
 
     @contextmanager
     def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
-        """Restore a build, with the original file, for a run. Nothing remains of what earlier runs wrote, such as precomputed answers."""
+        """Restore a build, with the original file, for a run. Nothing remains of what earlier runs wrote, such as answers."""
         folders.remove(built.work)
         folders.copy(built.kept, built.work)
         built.source.write_text(candidate.source)

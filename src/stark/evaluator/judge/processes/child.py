@@ -166,7 +166,7 @@ class Child:
         return code
 
     def pause(self) -> float:
-        """Stop all its processes until `go_on`, while another program is timed. Returns when they stopped, by `time.perf_counter`."""
+        """Stop all its processes until `go_on`, while others are timed. Returns a `time.perf_counter()` when all had stopped."""
         try:
             return self._tree.stop()
         except NotStopped as error:

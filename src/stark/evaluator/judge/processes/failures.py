@@ -29,4 +29,4 @@ class ReferenceDied(Exception):
 
 
 class SandboxFailed(Exception):
-    """A sandbox layer that this machine offers failed, or a child could not map the judge's memory. No program ran."""
+    """A sandbox layer that this machine offers failed, or a child could not map the judge's memory. No program ran, so none is to blame."""

@@ -54,7 +54,7 @@ class Tree:
         """The processor time of every process when all were stopped; empty while they may run."""
 
     def stop(self) -> float:
-        """Stop all processes, those first that were stopped before. Returns when all had stopped, by `time.perf_counter`. Raises NotStopped."""
+        """Stop all, first those that were stopped before. Returns a `time.perf_counter()` when all had stopped. Raises NotStopped."""
         deadline = time.perf_counter() + PATIENCE_S
         self._meet({self._root})
         self._signal(signal.SIGSTOP)
