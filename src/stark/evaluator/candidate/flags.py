@@ -25,8 +25,10 @@ class _Setting(NamedTuple):
 def _attribute(path: str) -> _Setting:
     """A setting that is an attribute below `torch.backends`, which older versions may lack."""
     owner, _, name = f"backends.{path}".rpartition(".")
-    held = attrgetter(owner)
-    return _Setting(lambda: getattr(held(torch), name), lambda v: setattr(held(torch), name, v))
+    holder = attrgetter(owner)
+    return _Setting(
+        lambda: getattr(holder(torch), name), lambda value: setattr(holder(torch), name, value)
+    )
 
 
 SETTINGS = {

@@ -64,7 +64,8 @@ def built(kind: Any, arguments: Sequence[Any], device: torch.device, seed: int) 
     """A module of this class, built with a random seed on a device."""
     torch.manual_seed(seed)
     with device:
-        return kind(*arguments).to(device)
+        module = kind(*arguments)
+    return module.to(device)
 
 
 def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> Message:

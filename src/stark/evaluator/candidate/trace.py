@@ -49,7 +49,8 @@ def device_summary(trace: Iterable[Event]) -> dict[str, Any]:
     launching = (e["args"] for e in events if e["cat"] in LAUNCHING)
     launches = {given.get("correlation"): given.get("External id") for given in launching}
     on_device = (event for event in events if event["cat"] in ON_DEVICE)
-    ran = [e for e in on_device if any(call["ts"] <= e["ts"] < _end(call) for call in calls)]
+    times = [(call["ts"], _end(call)) for call in calls]
+    ran = [event for event in on_device if any(begin <= event["ts"] < end for begin, end in times)]
     taken: dict[tuple[str, str | None], Entry] = {}
     for event in sorted(ran, key=lambda event: -event["dur"]):
         given = event["args"]

@@ -57,12 +57,13 @@ class ActorJudge(Judge):
         """Raises ActorLost, too, if the actor is lost or its judge cannot start again."""
         if not self.ready:
             raise self.failure or ActorLost("it was lost before it was asked")
-        asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
         try:
-            line, (self.others, self._kept) = await asked
-        except asyncio.CancelledError:
-            ray().cancel(asked)
-            raise
+            asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
+            try:
+                line, (self.others, self._kept) = await asked
+            except asyncio.CancelledError:
+                ray().cancel(asked)
+                raise
         except ray().exceptions.RayError as error:
             self._lose()
             raise ActorLost(first_line(str(error))) from error  # without the actor's trace

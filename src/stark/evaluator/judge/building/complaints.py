@@ -204,4 +204,5 @@ def _equal_around(one: list[str], at: int, other: list[str], there: int) -> int:
     """How many lines in a row are equal before and after two places."""
     before = zip(reversed(one[:at]), reversed(other[:there]), strict=False)
     after = zip(one[at + 1 :], other[there + 1 :], strict=False)
-    return sum(len(list(takewhile(lambda pair: pair[0] == pair[1], p))) for p in (before, after))
+    equal = (takewhile(lambda pair: pair[0] == pair[1], pairs) for pairs in (before, after))
+    return sum(len(list(each)) for each in equal)
