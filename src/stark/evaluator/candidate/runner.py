@@ -39,6 +39,7 @@ from stark.evaluator.candidate.program import (
     leaves_of,
     open_device,
     parameters_named,
+    seed_torch,
 )
 from stark.evaluator.candidate.queued import Queue
 from stark.evaluator.candidate.raised import reported
@@ -205,7 +206,7 @@ class Runner:
 
     def _call(self, request: Message) -> Message:
         """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""
-        torch.manual_seed(request["seed"])
+        seed_torch(request["seed"])
         slot: int = request["slot"]
         returned = self._made(slot, request.get("mode"))
         # On a GPU as in timed calls, so that no kernel of this is loaded behind a gate.
