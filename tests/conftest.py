@@ -96,6 +96,8 @@ async def judge_within(private_cache: None) -> AsyncIterator[JudgeWithin]:
     """Opens an executor with the given limits on one CPU judge, which the whole session shares."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STARK_TEST_API_KEY", "a secret")  # candidates must not see it
+        # Torch's compiler tries each vector instruction set anew per problem, which takes 12 s of a processor.
+        patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
         judges = open_judges("local:cpu")
         await judges.start()
 
