@@ -4,9 +4,11 @@ import functools
 import gc
 import ssl
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy.sql.elements import ClauseElement
 
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors import open_judges
@@ -88,6 +90,23 @@ def certificates_read_once() -> Iterator[None]:
     """Every client of a model reads them anew, which takes 70 ms, and a test's server needs none."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_compiled_once() -> Iterator[None]:
+    """SQLAlchemy compiles them anew for each store that is opened, and most tests open one."""
+    compiled: dict[Any, Any] = {}
+    dialects: dict[str, Any] = {}
+    compile_anew = ClauseElement._compile_w_cache
+
+    def compile_once(element: Any, dialect: Any, *, compiled_cache: Any, **how: Any) -> Any:
+        if dialect.name == "sqlite" and compiled_cache is not None:
+            dialect, compiled_cache = dialects.setdefault(dialect.driver, dialect), compiled
+        return compile_anew(element, dialect, compiled_cache=compiled_cache, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClauseElement, "_compile_w_cache", compile_once)
         yield
 
 
