@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import gc
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ SHARED_JUDGE = "judge_within"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none, and begin with what takes longest.
 
-    Where a file has slow tests, its others take longer than most, so that they do not come last either.
+    Of the slow files, those with most slow tests come first, so that none is left for one worker alone at the end.
     """
     has_device = any(item.get_closest_marker("gpu") for item in items) and _has_device()
     for item in items:
@@ -35,8 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if on_gpu or item.get_closest_marker("judge") or SHARED_JUDGE in _fixtures(item):
             item.add_marker(pytest.mark.judge)
             item.add_marker(pytest.mark.slow)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (_order(item), item.path not in slow))
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (_order(item), -slow[item.path]))
 
 
 def pytest_sessionstart() -> None:
