@@ -31,7 +31,7 @@ LOG: list[str] = []
 class Visits:
     """Notes who is visited."""
 
-    def __init__(self, prepared: object, effort: Effort) -> None:
+    def __init__(self, prepared: object, samples: int, effort: Effort) -> None:
         LOG.clear()
 
     def measure_empty(self, reference: Any) -> None:

@@ -72,7 +72,7 @@ def program(answer: dict[str, Any] | None = None, is_reference: bool = False, **
 @pytest.fixture
 def visits() -> Any:
     found: Any = object.__new__(DeviceVisits)
-    found._empty_ms, found._effort = [EMPTY_MS], "search"
+    found._empty_ms, found._effort, found._per_sample = [EMPTY_MS], "search", 1.0
     found._prepared = SimpleNamespace(
         signature=SimpleNamespace(bytes_out=4_000_000_000),
         sheet=SimpleNamespace(bandwidth_gb_s=4000.0),
@@ -240,8 +240,33 @@ def test_results_that_cannot_be_read_are_copied_by_the_program(calls: Any, at: o
 
 @pytest.mark.parametrize(("call_ms", "calls"), [(0.36, 64), (3.0, 20), (60.0, 8), (5000.0, 4)])
 def test_a_visit_has_as_many_calls_as_fit(call_ms: float, calls: int) -> None:
-    assert calls == _calls_for(call_ms, "search") == _calls_for(call_ms, "promote")
-    assert min(calls, 8) == _calls_for(call_ms, "race")
+    cost_s = call_ms / 1e3
+    assert calls == _calls_for(call_ms, cost_s, "search") == _calls_for(call_ms, cost_s, "promote")
+    assert min(calls, 8) == _calls_for(call_ms, cost_s, "race")
+
+
+@pytest.mark.parametrize(("cost_s", "calls"), [(0.001, 64), (0.01, 25), (0.2, 8)])
+def test_a_search_makes_fewer_calls_where_drawing_and_comparing_take_long(
+    cost_s: float, calls: int
+) -> None:
+    assert calls == _calls_for(0.36, cost_s, "search")
+    assert 64 == _calls_for(0.36, cost_s, "promote")
+
+
+def test_a_visit_for_half_of_the_samples_has_half_of_the_calls(visits: Any) -> None:
+    made: list[int] = []
+
+    def time(program: Any, trials: list[Trial], compare: object) -> list[float]:
+        made.append(len(trials))
+        return [1.0] * len(trials)
+
+    visits._random, visits._samples, visits._per_sample = random.SystemRandom(), 8, 2.5
+    visits._made = SimpleNamespace(time=time, together=64)
+
+    for samples in (8, 4):
+        assert samples == len(visits.visit(program(depth=64), samples))
+
+    assert [1, 2, 20, 1, 2, 10] == made
 
 
 def test_a_visit_that_begins_again_has_other_calls_for_the_oracle(visits: Any) -> None:
@@ -259,7 +284,7 @@ def test_a_visit_that_begins_again_has_other_calls_for_the_oracle(visits: Any) -
             raise NotQueued
         return [1.0] * len(trials)
 
-    visits._random, visits._calls = random.SystemRandom(), 8
+    visits._random, visits._samples, visits._per_sample = random.SystemRandom(), 4, 2.0
     visits._made = SimpleNamespace(time=time, together=16)
 
     taken = visits.visit(program(), 4, lambda *_: None, choose)

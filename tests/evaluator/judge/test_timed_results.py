@@ -30,6 +30,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Of a large output a part is looked at."""
     if request.param == "large":
         monkeypatch.setitem(oracle.CHUNKS, "cpu", 1 << 14)
+        monkeypatch.setitem(timed_results.PART, "cpu", 1 << 14)
     return str(request.param)
 
 
@@ -38,6 +39,20 @@ def test_another_rounding_agrees(size: str, shape: tuple[int, ...]) -> None:
     theirs = falling(*shape)
 
     assert "full" == agreement(rounded(theirs), theirs, BUDGET, "fp32-split")
+
+
+def test_where_each_element_agrees_nothing_else_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(timed_results, "compare")
+    monkeypatch.delattr(timed_results, "measure")
+    theirs = falling(512, 128).relu()
+
+    assert "full" == agreement(theirs * (1 + 2**-22), theirs, BUDGET, "fp32-split")
+
+    theirs[0, 0] = torch.nan
+    with pytest.raises(NameError):
+        agreement(theirs.clone(), theirs, BUDGET, "fp32-split")
 
 
 @pytest.mark.parametrize("axis", ["rows", "columns", "slices"])
@@ -52,7 +67,7 @@ def test_small_lines_that_are_left_out_do_not_agree(size: str, axis: str) -> Non
 
 
 def test_what_is_looked_at_in_a_large_output_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(oracle.CHUNKS, "cpu", 1 << 14)
+    monkeypatch.setitem(timed_results.PART, "cpu", 1 << 14)
     theirs = torch.rand(4096, 64)
     theirs[4000] *= 1e-6
     ours = rounded(theirs)

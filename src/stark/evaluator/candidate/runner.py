@@ -35,6 +35,7 @@ from stark.evaluator.candidate.program import (
     import_file,
     leaves_of,
     parameters_named,
+    seed_torch,
 )
 from stark.evaluator.candidate.queued import Queue
 from stark.evaluator.candidate.raised import reported
@@ -176,7 +177,7 @@ class Runner:
 
     def _load(self, request: Message) -> Message:
         """Build the module with the judge's random seed and give it the reference's weights."""
-        torch.manual_seed(request["seed"])
+        seed_torch(request["seed"])
         with self.device:
             model = getattr(self.module, request["class"])(*self.init_arguments)
         model = model.to(self.device)
@@ -219,7 +220,7 @@ class Runner:
 
     def _call(self, request: Message) -> Message:
         """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""
-        torch.manual_seed(request["seed"])
+        seed_torch(request["seed"])
         slot: int = request["slot"]
         returned = self._made(slot, request.get("mode"))
         # On a GPU as in timed calls, so that no kernel of this is loaded behind a gate.

@@ -15,6 +15,7 @@ take, and the time of this writing is not counted. It is measured in a reference
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -35,9 +36,12 @@ VISIT_MS = 60.0
 """Target duration of a visit in milliseconds."""
 
 MIN_CALLS, MAX_CALLS, LONG_MS = 8, 64, 100.0
-"""Calls of a visit, and the milliseconds of a call from which on half of the fewest are enough."""
+"""Calls of a candidate's visit, and the milliseconds of a call from which on half of the fewest are enough."""
 
-EMPTY_CALLS = 24
+SEARCH_S = 0.25
+"""About the most seconds of a visit at effort `search`, with the drawing and comparing of large tensors."""
+
+EMPTY_CALLS: dict[Effort, int] = {"race": 8, "search": 8, "promote": 24}
 """Calls that only write to memory, whose median is subtracted."""
 
 HANDOFF_SLACK_MS = 0.003
@@ -65,21 +69,24 @@ ATTEMPTS = 12
 class DeviceVisits:
     """Visits programs of one problem. Methods raise ChildFailed, ReferenceDied and what `check` raises."""
 
-    def __init__(self, prepared: PreparedReference, effort: Effort = "search") -> None:
-        self._prepared, self._effort = prepared, effort
+    def __init__(
+        self, prepared: PreparedReference, samples: int, effort: Effort = "search"
+    ) -> None:
+        """`samples` are those of a visit of the candidate. A visit for fewer samples has fewer calls."""
+        self._prepared, self._samples, self._effort = prepared, samples, effort
         self._random = random.SystemRandom()
         self._made = DeviceCalls(prepared)
         self._empty_ms: list[float] = []
         """Of calls that only write to memory, without the time of the writing."""
 
-        self._calls: int | None = None
-        """Calls of every visit that are counted, from the first program that was visited."""
+        self._per_sample: float | None = None
+        """Calls behind each sample, from the first program that was visited."""
 
     def measure_empty(self, reference: Visited) -> None:
         """Measure what is subtracted. Call it while no candidate exists."""
         count = self._made.together
         self._until_queued(reference, lambda: self._made.empty(reference, min(2, count)))
-        for _ in range(-(-EMPTY_CALLS // count)):
+        for _ in range(-(-EMPTY_CALLS[self._effort] // count)):
             made = self._until_queued(reference, lambda: self._made.empty(reference, count))
             self._empty_ms += made
 
@@ -117,10 +124,12 @@ class DeviceVisits:
         """A program's own milliseconds of the counted calls."""
         among = choose()
         self._some(program, [Trial.fresh()], compare)
+        begin = time.perf_counter()
         warm = self._some(program, [Trial.fresh() for _ in range(WARMUPS - 1)], compare)
-        if self._calls is None:  # a reference: a candidate's times decide only its own result
-            self._calls = _calls_for(min(warm), self._effort)
-        program.calls = max(samples, self._calls)
+        if self._per_sample is None:  # a reference: a candidate's times decide only its own result
+            cost_s = (time.perf_counter() - begin) / (WARMUPS - 1)
+            self._per_sample = _calls_for(min(warm), cost_s, self._effort) / self._samples
+        program.calls = max(1, round(samples * self._per_sample))
         if program.child.is_reference:
             compare = None  # the first results of a visit are enough
         if program.child.is_reference and program.depth == 0:
@@ -142,7 +151,7 @@ class DeviceVisits:
             samples_ms = [max(one - self._copying_ms, LEAST_MS) for one in samples_ms]
         return Measurement(
             samples_ms=tuple(samples_ms),
-            calls_per_sample=program.calls,
+            calls_per_sample=max(1, round(self._per_sample or 1)),
             warmups=WARMUPS,
             clock="device_events",
             cache="cold",
@@ -191,14 +200,18 @@ class DeviceVisits:
 
 def time_alone(prepared: PreparedReference, reference: Visited) -> Measurement:
     """Time a reference while nothing else runs."""
-    visits = DeviceVisits(prepared)
+    visits = DeviceVisits(prepared, ALONE_SAMPLES)
     visits.measure_empty(reference)
     return visits.measurement(reference, visits.visit(reference, ALONE_SAMPLES))
 
 
-def _calls_for(call_ms: float, effort: Effort) -> int:
-    """The number of calls in a visit, if each takes `call_ms` milliseconds with all that it costs; in a race, the fewest."""
+def _calls_for(call_ms: float, cost_s: float, effort: Effort) -> int:
+    """The number of calls in a candidate's visit; in a race, the fewest.
+
+    Each takes `call_ms` milliseconds of the device, and `cost_s` seconds with all that it costs.
+    """
     fewest = MIN_CALLS if call_ms < LONG_MS else MIN_CALLS // 2
     if effort == "race":
         return fewest
-    return max(fewest, min(MAX_CALLS, round(VISIT_MS / call_ms)))
+    most = round(SEARCH_S / cost_s) if effort == "search" else MAX_CALLS
+    return max(fewest, min(MAX_CALLS, most, round(VISIT_MS / call_ms)))

@@ -103,7 +103,7 @@ class DeviceClock:
         self._taken: dict[str | None, tuple[float, ...]] = {None: ()}
         """Samples by the reference's name; the candidate's by None."""
 
-        self._visits = DeviceVisits(prepared, attempt.effort)
+        self._visits = DeviceVisits(prepared, self._samples, attempt.effort)
         self._candidate: Visited | None = None
         self._child: Child | None = None
         """The candidate's process during its visit."""

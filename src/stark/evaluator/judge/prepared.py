@@ -27,7 +27,8 @@ from stark.evaluator.judge.problem.peaks import bandwidth_now, caches_bytes, syn
 from stark.evaluator.judge.problem.roofline import operations_of, roofline
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
-from stark.evaluator.judge.problem.values import ChangesMore
+from stark.evaluator.judge.problem.values import ChangesMore, same_values
+from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import CONTEXT_BYTES, NOMINAL_TRIALS, Room
@@ -57,6 +58,8 @@ WAYS_CALLS = 4
 
 def differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two results of a reference for the same inputs differ by more than a change of order explains."""
+    if same_values(one, other):
+        return False
     error = expect(one, other).eager_errors
     return bool(error.nonfinite_mismatches) or error.relative_rms > RANDOM_LIMIT
 
@@ -129,7 +132,8 @@ class PreparedReference:
         self.signature.check(self.program.draw(nominal[1].seed), self.program)
         synchronize(self.device)
         draw_s = time.monotonic() - begin
-        self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
+        has_weights = bool(variable(self.program.model))
+        self.room = Room(self.sheet, self.signature, draw_s, has_weights, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
         terms = Terms(self.precision, operations.precision, stated=self.problem.declared.tolerance)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)

@@ -16,8 +16,9 @@ from stark.evaluator.judge.problem.signature import Signature
 NOMINAL_TRIALS = 2
 """Every candidate is verified on this many draws of the problem's own inputs."""
 
-TRIALS = NOMINAL_TRIALS + len(REGIMES) + 3
-"""With one each for indices, changed constants and other weights, the trials whose expected values are kept, if all of them fit."""
+TRIALS = NOMINAL_TRIALS + len(REGIMES) + 1
+"""With changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more,
+and one with weights too."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
@@ -49,6 +50,7 @@ class Room:
     draw_s: float
     """Seconds to draw one set of inputs."""
 
+    has_weights: bool = True
     peak_bytes: int = 0
     """Peak bytes that the first call allocates on a GPU, including its working copy of the inputs."""
 
@@ -81,7 +83,8 @@ class Room:
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into their limit."""
-        return TRIALS * self.expected_bytes <= self.limit_bytes("expected")
+        trials = TRIALS + self.signature.has_integers + self.has_weights
+        return trials * self.expected_bytes <= self.limit_bytes("expected")
 
     @property
     def slots(self) -> int:

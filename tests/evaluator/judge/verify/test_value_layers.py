@@ -10,7 +10,7 @@ from stark.core.precision import CLASSES, Precision, floor_of
 from stark.evaluator.judge.verify.conditioning import is_explained
 from stark.evaluator.judge.verify.layers import ceilings
 from stark.evaluator.judge.verify.mismatch import fault
-from stark.evaluator.judge.verify.oracle import Terms, compare, expect
+from stark.evaluator.judge.verify.oracle import Terms, compare, expect, harmless
 
 FILLS = (-1e4, -1e9, -3.4028234663852886e38)
 ROUNDINGS = {"fp32-split": 5e-6, "tf32": 3e-4, "bf16": 3e-3}
@@ -214,3 +214,30 @@ def test_a_convolution_by_fft_may_round_as_its_largest_values_do() -> None:
 
     assert expected.layers
     assert compare(by_fft(signal, taps), expected).passes
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("seed", range(5))
+def test_where_each_element_is_right_no_part_is_lost(dtype: torch.dtype, seed: int) -> None:
+    """So lines and layers are not looked at there."""
+    sizes = 10.0 ** torch.randint(-6, 3, (128, 1), generator=torch.Generator().manual_seed(seed))
+    eager = masked(normal(128, 128, seed=seed) * sizes, -1e4).to(dtype)
+    exact = eager.double()
+    share = harmless(str(dtype).removeprefix("torch."))
+    result = exact * (1 + share * normal(128, 128, seed=seed + 9).sign())
+
+    for precision in CLASSES:
+        expected = expect(exact, eager, Terms(precision))
+        errors = compare(result, expected).errors
+
+        assert errors.each_within(share * (1 + 1e-9))
+        assert not expected.lost(result) and not expected.lost_layers(result)
+
+
+def test_a_wrong_row_is_looked_for_where_any_element_is_wrong() -> None:
+    exact = normal(128, 128)
+    exact[5] *= 1e-6
+    result = exact.float()
+    result[5] = 0
+
+    assert not compare(result, expect(exact, exact.float())).passes

@@ -15,6 +15,8 @@ import sys
 import torch
 from torch.utils import _pytree as pytree
 
+from stark.evaluator.candidate.program import seed_torch
+
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 """The floating-point types of one byte that tensors may have."""
 
@@ -22,7 +24,7 @@ FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 def seed_all(seed: int) -> None:
     """Seed torch, NumPy and Python's `random`, of which the judge itself draws nothing."""
     random.seed(seed)
-    torch.manual_seed(seed)
+    seed_torch(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
 

@@ -30,6 +30,7 @@ from stark.evaluator.candidate.program import (
     filled,
     import_file,
     parameters_named,
+    seed_torch,
 )
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.problem.arguments import (
@@ -205,7 +206,7 @@ class Program:
         watching: AbstractContextManager[object] | None = None,
     ) -> tuple[list[torch.Tensor], set[int], set[str]]:
         """What the reference returns for these tensors, and to which of them and of its weights it writes."""
-        torch.manual_seed(seed)
+        seed_torch(seed)
         weights = buffers = self._saved_buffers()
         if self.differentiation is None:  # else each call renews the parameters' versions
             weights = buffers | dict(self.model.named_parameters())
@@ -316,7 +317,7 @@ class Program:
 
     def _constructed(self) -> torch.nn.Module:
         """Construct the model."""
-        torch.manual_seed(CONSTRUCTION_SEED)
+        seed_torch(CONSTRUCTION_SEED)
         with self.device:
             model: torch.nn.Module = self.module.Model(*self.init_arguments)
         return model.to(self.device)

@@ -10,10 +10,14 @@ from contextlib import contextmanager
 
 import torch
 
+from stark.evaluator.candidate.program import seed_torch
 from stark.evaluator.judge.verify.errors import as_real
 
 PERTURBATION = 0.1
 """Largest relative change of a parameter after construction."""
+
+COPIES = 4
+"""A copy of the weights stays on a GPU that has so many times their memory free."""
 
 
 def variable(model: torch.nn.Module) -> list[torch.Tensor]:
@@ -42,7 +46,7 @@ def vary(model: torch.nn.Module, seed: int) -> None:
     Values are scaled, which keeps their signs, and zeros get an offset. So a candidate that takes the statistics of
     a normalization for 0 and 1 fails.
     """
-    torch.manual_seed(seed)
+    seed_torch(seed)
     for state in variable(model):
         values = as_real(state)
         factors = torch.rand(values.shape, device=state.device)
@@ -53,15 +57,26 @@ def vary(model: torch.nn.Module, seed: int) -> None:
 
 @contextmanager
 def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
-    """Meanwhile the model has other weights, the same for the same seed. The former ones wait in the host's memory."""
+    """Meanwhile the model has other weights, the same for the same seed.
+
+    The former ones wait in the host's memory if a GPU's is short.
+    """
     weights = variable(model)
-    kept = [state.to("cpu", copy=True) for state in weights]
+    beside = bool(weights) and _has_room(weights)
+    kept = [each.clone() if beside else each.to("cpu", copy=True) for each in weights]
     vary(model, seed)
     try:
         yield
     finally:
         for state, value in zip(weights, kept, strict=True):
             state.copy_(value)
+
+
+def _has_room(weights: list[torch.Tensor]) -> bool:
+    """Whether a copy of the weights leaves their device with several times as much memory."""
+    device = weights[0].device
+    needed = COPIES * sum(each.nbytes for each in weights)
+    return device.type == "cpu" or torch.cuda.mem_get_info(device)[0] > needed
 
 
 @contextmanager

@@ -15,6 +15,10 @@ Comparing in chunks avoids float64 copies of whole tensors. On a CPU, a chunk of
 """
 
 
+LEAST = 1e-300
+"""What the size of an element that is zero is taken as."""
+
+
 @dataclass(frozen=True)
 class Errors:
     """Errors of one output tensor against the oracle."""
@@ -28,6 +32,13 @@ class Errors:
 
     nonfinite_mismatches: int
     """Number of elements that differ from the oracle's and are not finite in the output, the oracle or both."""
+
+    largest_own: float = math.inf
+    """Largest |x - o| / |o|."""
+
+    def each_within(self, share: float) -> bool:
+        """Whether no element's error is above this share of the element, so that none of any line or layer is."""
+        return self.largest_own <= share and not self.nonfinite_mismatches
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
@@ -45,10 +56,14 @@ def scale_of(oracle: torch.Tensor, below: float = math.inf) -> float:
     """Root mean square of the values below a magnitude, with non-finite ones as zero; 1 if it is zero."""
     squares, count = 0.0, 0
     for (piece,) in pieces(oracle):
-        values = piece.double().nan_to_num(0.0, 0.0, 0.0)
+        values = piece.double()
         if below < math.inf:
             values = values[values.abs() < below]
-        squares += float(torch.dot(values, values))
+        square = float(torch.dot(values, values))
+        if not math.isfinite(square):
+            values = values.nan_to_num(0.0, 0.0, 0.0)
+            square = float(torch.dot(values, values))
+        squares += square
         count += len(values)
     return math.sqrt(squares / max(count, 1)) or 1.0
 
@@ -60,7 +75,7 @@ def measure(
 
     With `below`, counts only elements whose exact magnitude is below it.
     """
-    squared_error = largest = 0.0
+    squared_error = largest = largest_own = 0.0
     nonfinite_mismatches = count = 0
     for ours, theirs in pieces(result, oracle):
         theirs = theirs.double()
@@ -80,9 +95,19 @@ def measure(
             theirs = theirs.masked_fill(odd, 0.0)
             squares = float(torch.dot(difference, difference))
         squared_error += squares
-        largest = max(largest, float(difference.div_(theirs.abs().add_(scale)).abs_().max()))
+        sizes, difference = theirs.abs(), difference.abs_()
+        largest_own = max(largest_own, float((difference / sizes.clamp(min=LEAST)).max()))
+        largest = max(largest, float(difference.div_(sizes.add_(scale)).max()))
     relative_rms = math.sqrt(squared_error / max(count, 1)) / scale
-    return Errors(relative_rms, largest, nonfinite_mismatches)
+    return Errors(relative_rms, largest, nonfinite_mismatches, largest_own)
+
+
+def each_within(ours: torch.Tensor, theirs: torch.Tensor, share: float) -> bool:
+    """Whether elements of the same type differ by at most this share of `theirs`. False if any is not finite."""
+    return all(
+        bool(((one - other).abs_() <= other.abs().mul_(share)).all())
+        for one, other in pieces(ours, theirs)
+    )
 
 
 def pieces(*tensors: torch.Tensor, size: int | None = None) -> Iterator[tuple[torch.Tensor, ...]]:

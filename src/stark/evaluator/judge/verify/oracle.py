@@ -51,7 +51,7 @@ from stark.evaluator.judge.verify.errors import (
     scale_of,
 )
 from stark.evaluator.judge.verify.layers import Layer, layers_of
-from stark.evaluator.judge.verify.lines import Lines, lost_lines, share_lost
+from stark.evaluator.judge.verify.lines import LEAST_LOST, Lines, lost_lines, share_lost
 
 LARGEST_FACTOR = 20.0
 """A single element may always have an error of up to this multiple of the allowed RMS error."""
@@ -67,7 +67,7 @@ inputs that make float32 products worse, such as large scores before a softmax, 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
 
-EXACT = Errors(0.0, 0.0, 0)
+EXACT = Errors(0.0, 0.0, 0, 0.0)
 """The errors that are reported of outputs in which every element must be equal."""
 
 
@@ -218,13 +218,19 @@ class ExpectedTensor:
         own = self.terms.precision
         for each in CLASSES[: CLASSES.index(own)]:
             same = share_lost(self.budget_in(each)) == share_lost(self.budget)
-            if (
-                self.admits(errors, each)
-                and (same or not self.lost(result, each))
-                and not self.lost_layers(result, each)
-            ):
+            if self.admits(errors, each) and not self.loses_parts(result, errors, each, not same):
                 return each
         return own
+
+    def loses_parts(
+        self, result: torch.Tensor, errors: Errors, precision: Precision, lines: bool = True
+    ) -> bool:
+        """Whether a layer or, if `lines`, a line of a result is lost in a class, given the errors of the whole."""
+        if errors.each_within(harmless(self.dtype)):
+            return False
+        if lines and self.lost(result, precision):
+            return True
+        return bool(self.lost_layers(result, precision))
 
 
 @dataclass(frozen=True)
@@ -257,13 +263,18 @@ class Comparison:
         )
 
 
+def harmless(dtype: str) -> float:
+    """The error of each element, as a share of the element, with which no line and no layer is lost in any class."""
+    return min(floor_of(CLASSES[0], dtype), LEAST_LOST)
+
+
 def floor(tensor: torch.Tensor) -> float:
     """Relative RMS error that two ways to compute such a tensor may differ by; 0 if every element must be equal."""
     real = as_real(tensor[:0] if tensor.dim() else tensor)
-    return floor_of(DEFAULT, _dtype(tensor)) if real.is_floating_point() else 0.0
+    return floor_of(DEFAULT, dtype_of(tensor)) if real.is_floating_point() else 0.0
 
 
-def _dtype(tensor: torch.Tensor) -> str:
+def dtype_of(tensor: torch.Tensor) -> str:
     """The type of a tensor's numbers, without a prefix; of complex numbers, the type of their parts."""
     dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
     return str(dtype).removeprefix("torch.")
@@ -273,19 +284,22 @@ def expect(
     oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = DEFAULT_TERMS
 ) -> ExpectedTensor:
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
-    dtype = _dtype(eager)
+    dtype = dtype_of(eager)
     oracle, eager = as_real(oracle), as_real(eager)
     scale = scale_of(oracle)
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
 
 
-def stand_in(eager: torch.Tensor, budget: float, precision: Precision) -> ExpectedTensor:
-    """What a result is compared with where the oracle would take too long: the reference's own, with this error budget."""
-    theirs = as_real(eager)
-    scale = scale_of(theirs) if theirs.is_floating_point() else 1.0
-    terms = Terms(precision)
+def stand_in(
+    eager: torch.Tensor, dtype: str, budget: float, precision: Precision
+) -> ExpectedTensor:
+    """What a result is compared with where the oracle would take too long: the reference's own, with this error budget.
+
+    `eager` supports arithmetic; `dtype` is the output's type.
+    """
+    granted = {precision: budget}
     return ExpectedTensor(
-        theirs, theirs, scale, EXACT, terms, _dtype(eager), granted={terms.precision: budget}
+        eager, eager, scale_of(eager), EXACT, Terms(precision), dtype, granted=granted
     )
 
 
@@ -298,8 +312,10 @@ def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
     """Whether two results differ by at most `limit` in relative RMS, or are equal if they are not floating-point."""
     ours, theirs = as_real(ours), as_real(theirs)
+    if torch.equal(ours, theirs):
+        return True
     if not ours.is_floating_point():
-        return torch.equal(ours, theirs)
+        return False
     errors = measure(ours, theirs, scale_of(theirs))
     return not errors.nonfinite_mismatches and errors.relative_rms <= limit
 
@@ -316,8 +332,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     passes = (
         errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
         and expected.admits(errors, expected.terms.precision)
-        and not expected.lost(result)
-        and not expected.lost_layers(result)
+        and not expected.loses_parts(result, errors, expected.terms.precision)
     )
     meets = expected.met_by(result, errors) if passes else None
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
