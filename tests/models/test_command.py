@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,6 +245,29 @@ async def test_cancelling_ends_the_command_and_its_children(tmp_path: Path) -> N
         await asking
 
     assert eventually(lambda: all(is_gone(pid) for pid in pids(started)))
+
+
+async def test_cancelling_while_the_command_starts_ends_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, start = tmp_path / "pids", asyncio.create_subprocess_exec
+
+    async def slowly(*command: str, **more: Any) -> asyncio.subprocess.Process:
+        process = await start(*command, **more)
+        await asyncio.sleep(0.3)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    asking = asyncio.create_task(
+        CommandModel(f"sleep 60 & echo $! $$ > {started}; wait").ask(QUESTION, None)
+    )
+    assert await asyncio.to_thread(eventually, lambda: len(pids(started)) == 2)
+
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert all(is_gone(pid) for pid in pids(started))
 
 
 async def test_a_child_that_holds_the_output_open_is_ended_at_the_timeout(tmp_path: Path) -> None:
