@@ -10,6 +10,7 @@ import pytest
 from stark.core.call import Message
 from stark.core.errors import ModelRefused, ModelUnreachable, PromptRefused, UsageError
 from stark.core.usage import Price
+from stark.models import command
 from stark.models.command import CommandModel, as_text
 from support.processes import eventually, is_gone, pids
 
@@ -258,6 +259,9 @@ async def test_cancelling_while_the_command_starts_ends_its_children(
         return process
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    # The one that watches this process comes too late: it would wait for a writer of a closed pipe.
+    late = command._WATCHED.replace("(read", "(sleep 0.2; read")
+    monkeypatch.setattr(command, "_WATCHED", late)
     asking = asyncio.create_task(
         CommandModel(f"sleep 60 & echo $! $$ > {started}; wait").ask(QUESTION, None)
     )
