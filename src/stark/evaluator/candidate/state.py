@@ -100,10 +100,7 @@ class Stateful:
         self._found = [each for name, each in pairs if name not in self.missing] or None
 
     def restore(self) -> None:
-        """Give the module its own tensors, with the values that forward shall find.
-
-        Versions stay: backward may need what an earlier forward saved.
-        """
+        """Give the module its own tensors, with the values that forward shall find. Versions stay: backward may need what was saved."""
         for (owner, name), own, memory in zip(self._places, self._own, self._memory, strict=True):
             if getattr(owner, name, None) is not own:
                 setattr(owner, name, own)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.values import same_values
+from stark.evaluator.judge.problem.values import is_inexact, same_values
 
 STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
@@ -38,9 +38,7 @@ def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
     return tuple(
         place
         for place, (tensor, another) in enumerate(pairs)
-        if (tensor.is_floating_point() or tensor.is_complex())
-        and tensor.numel()
-        and same_values(tensor, another)
+        if is_inexact(tensor) and tensor.numel() and same_values(tensor, another)
     )
 
 
@@ -117,7 +115,8 @@ def _are_flags(pieces: Sequence[torch.Tensor]) -> bool:
 def _reordered(flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Flags in another order: the rows, the nodes of a symmetric matrix, or nothing of a triangular mask."""
     axis = max(flags.dim() - 2, 0)
-    if not flags.dim() or _is_triangular(flags):
+    triangles = (flags.tril(), flags.triu()) if _is_square(flags) else ()
+    if not flags.dim() or any(torch.equal(part, flags) for part in triangles):
         return flags
     order = torch.randperm(flags.shape[axis], generator=generator, device=flags.device)
     reordered = flags.index_select(axis, order)
@@ -142,9 +141,3 @@ def _is_sorted(tensor: torch.Tensor, compare: Compare) -> bool:
     """Whether each value and the one before it compare so, in the first row and then in all."""
     first = tensor[(0,) * (tensor.dim() - 1)]
     return all(bool(compare(each[..., 1:], each[..., :-1]).all()) for each in (first, tensor))
-
-
-def _is_triangular(tensor: torch.Tensor) -> bool:
-    return _is_square(tensor) and any(
-        torch.equal(part, tensor) for part in (tensor.tril(), tensor.triu())
-    )
