@@ -58,6 +58,19 @@ def test_where_each_element_agrees_nothing_else_is_looked_at(
         agreement(theirs.clone(), theirs, BUDGET, "fp32-split")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("ours_there", [0.0, torch.inf, 1e4])
+def test_infinite_values_agree_with_nothing_else(
+    size: str, dtype: torch.dtype, ours_there: float
+) -> None:
+    """As in causal scores, of which a kernel computes only one half."""
+    hidden = torch.ones(512, 128, dtype=torch.bool).triu(1)
+    theirs = falling(512, 128).to(dtype).masked_fill(hidden, -torch.inf)
+
+    assert "none" == agreement(theirs.masked_fill(hidden, ours_there), theirs, BUDGET, "fp32-split")
+    assert "full" == agreement(theirs.clone(), theirs, BUDGET, "fp32-split")
+
+
 @pytest.mark.parametrize("axis", ["rows", "columns", "slices"])
 def test_small_lines_that_are_left_out_do_not_agree(size: str, axis: str) -> None:
     theirs = falling(512, 16, 3, 3) if axis == "slices" else falling(512, 128)

@@ -17,8 +17,8 @@ from stark.evaluator.judge.verify.errors import as_real
 PERTURBATION = 0.1
 """Largest relative change of a parameter after construction."""
 
-COPIES = 4
-"""A copy of the weights stays on a GPU that has so many times their memory free."""
+COPIES = 8
+"""A copy of the weights stays on a GPU that has so many times their memory free: varying them takes up to six times."""
 
 
 def variable(model: torch.nn.Module) -> list[torch.Tensor]:
@@ -60,8 +60,8 @@ def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
     weights = variable(model)
     beside = bool(weights) and _has_room(weights)
     kept = [each.clone() if beside else each.to("cpu", copy=True) for each in weights]
-    vary(model, seed)
     try:
+        vary(model, seed)
         yield
     finally:
         for state, value in zip(weights, kept, strict=True):
