@@ -14,6 +14,7 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.problem.weights import nudging
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.verify.exact import differing
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
 
 GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
@@ -191,20 +192,22 @@ class Expectations:
         pairs = zip(moved, oracle, strict=True)
         return [apart(one, other) for one, other in pairs]
 
-    def moved(self, drawn: Drawn, index: int) -> Iterator[torch.Tensor]:
-        """Yield the reference's own results for one output, each after inputs and weights have moved by the class's rounding.
+    def moved(
+        self, drawn: Drawn, index: int, runs: int = DRAWS, times: float = 1.0
+    ) -> Iterator[torch.Tensor]:
+        """Yield the reference's own results for one output, each after inputs and weights have moved.
 
-        Raises torch.OutOfMemoryError.
+        They move by up to `times` the class's rounding. Raises torch.OutOfMemoryError.
         """
         precision = looser(self._terms.precision, self._terms.own)
-        for seed in range(DRAWS):
+        for seed in range(runs):
             generator = torch.Generator(self._program.device).manual_seed(seed)
 
             def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
                 if not tensor.is_floating_point():
                     return tensor
                 dtype = str(tensor.dtype).removeprefix("torch.")
-                return nudged(tensor, rounding_of(precision, dtype), generator)
+                return nudged(tensor, times * rounding_of(precision, dtype), generator)
 
             near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
             with nudging(self._program.model, nudge):
@@ -272,9 +275,9 @@ def _rounded(drawn: Drawn) -> Drawn:
 
 
 def is_accurate(output: ExpectedTensor) -> bool:
-    """Whether the reference's own output is close to the oracle, and as finite."""
-    if not output.oracle.is_floating_point():
-        return True
+    """Whether the reference's own output is close to the oracle, and as finite; of integers and booleans, in nearly all."""
+    if output.exact:
+        return differing(output.eager, output.oracle) is not None
     return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
         REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
     )

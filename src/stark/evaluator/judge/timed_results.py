@@ -17,6 +17,7 @@ import torch
 
 from stark.core.precision import Precision
 from stark.evaluator.judge.verify.errors import as_real, each_within, measure
+from stark.evaluator.judge.verify.exact import MOST_DIFFERENT, differing
 from stark.evaluator.judge.verify.lines import FEW, run_length
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
@@ -78,7 +79,11 @@ def agreement(
     """
     dtype, ours, theirs = dtype_of(theirs), as_real(ours), as_real(theirs)
     if not ours.is_floating_point():
-        return "full" if torch.equal(ours, theirs) else "none"
+        if torch.equal(ours, theirs):
+            return "full"
+        places = differing(ours, theirs)
+        few = places is not None and len(places) <= MOST_DIFFERENT * ours.numel()
+        return "as a whole" if few else "none"
     if each_within(ours, theirs, harmless(dtype)):
         return "full"
     expected = stand_in(theirs, dtype, AGREEMENT_FACTOR * budget, precision)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -22,8 +23,9 @@ from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.trial import Trial
-from stark.evaluator.judge.verify.conditioning import is_explained
+from stark.evaluator.judge.verify.conditioning import MOVES, is_explained
 from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.exact import MOST_RUNS, is_right
 from stark.evaluator.judge.verify.mismatch import fault
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
 from stark.languages import language
@@ -289,12 +291,15 @@ def _compared(
     """Compare one result with the oracle. Elements, lines and layers may be wrong where the problem is ill-conditioned."""
     result, right = found[index], expected[index]
     compared = compare(result, right)
-    if compared.passes or right.exact or not compared.passes_as_a_whole:
+    if compared.passes or not compared.passes_as_a_whole:
         return compared
+    moved = partial(prepared.trials.expectations.moved, drawn, index)
     try:
-        explained = is_explained(
-            result, right, lambda: prepared.trials.expectations.moved(drawn, index)
-        )
+        if right.exact:
+            further = partial(moved, MOST_RUNS, MOVES)
+            explained = is_right(result, right.eager, right.oracle, further)
+        else:
+            explained = is_explained(result, right, moved)
     except torch.OutOfMemoryError:
         return compared
     except ProblemError as error:  # as on a matrix that has moved to a singular one
