@@ -59,6 +59,9 @@ class Allowed(NamedTuple):
     has_far_layers: bool
     """See `ExpectedTensor`."""
 
+    is_other_in_float64: bool
+    """Whether integers or booleans are others in float64, in more than a few elements."""
+
 
 class Expectations:
     """The expected outputs of one problem. What its own inputs teach about them holds for all others."""
@@ -84,6 +87,9 @@ class Expectations:
         self._layered: frozenset[int] = frozenset()
         """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
 
+        self._other_in_float64: frozenset[int] = frozenset()
+        """The integers and booleans that are others in float64 on the problem's own inputs, so may be in regimes too."""
+
         self._absolute: tuple[Mapping[Precision, float], ...] = ()
         """The RMS error of each output that passes on the problem's own inputs, for each class."""
 
@@ -103,6 +109,9 @@ class Expectations:
         )
         self._layered = frozenset(
             index for draw in draws for index, each in enumerate(draw) if each.has_far_layers
+        )
+        self._other_in_float64 = frozenset(
+            index for draw in draws for index, each in enumerate(draw) if each.is_other_in_float64
         )
         outputs = list(zip(*draws, strict=True))
         self._absolute = tuple(
@@ -229,6 +238,7 @@ class Expectations:
                 bool(self._gradients) and not bool(each.oracle.any()),
                 each.is_finite,
                 each.has_far_layers,
+                each.exact and not is_accurate(each),
             )
             for each in outputs[: len(self._signature.outputs)]
         ]
@@ -239,7 +249,7 @@ class Expectations:
         `as_own`: as accurate as on the problem's own inputs.
         """
         return all(
-            is_accurate(each)
+            (index in self._other_in_float64 or is_accurate(each))
             and (index in self._masked or each.is_finite)
             and (not as_own or _would_pass(each))
             for index, each in enumerate(outputs)
