@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge import timed_results
 from stark.evaluator.judge.timed_results import TimedResults, agreement
-from stark.evaluator.judge.verify import oracle
+from stark.evaluator.judge.verify import errors
 
 BUDGET = 2e-5
 
@@ -29,7 +32,7 @@ def rounded(values: torch.Tensor) -> torch.Tensor:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of a large output a part is looked at."""
     if request.param == "large":
-        monkeypatch.setitem(oracle.CHUNKS, "cpu", 1 << 14)
+        monkeypatch.setitem(errors.CHUNKS, "cpu", 1 << 14)
         monkeypatch.setitem(timed_results.PART, "cpu", 1 << 14)
     return str(request.param)
 
@@ -138,7 +141,8 @@ def test_the_oracle_is_not_asked_about_each_line_that_no_kernel_has_right(
     theirs = falling(512, 128)
     lines, wrong = rounded(theirs), theirs * 1.01
     lines[300:] = 0
-    judged = TimedResults([BUDGET], "fp32-split")
+    prepared: Any = SimpleNamespace(precision="fp32-split")
+    judged = TimedResults(prepared, [BUDGET])
 
     asked = [judged.need_oracle([lines], [theirs]) for _ in range(timed_results.ALWAYS_ASKED + 5)]
 

@@ -32,14 +32,9 @@ such as that of a bias before a softmax or a normalization."""
 NOISE_FACTOR = 10.0
 """Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
 
-NO_FLOAT64 = (
-    "the reference does not run in float64, so candidates are compared with the reference's "
-    "own outputs instead"
-)
-NO_ROOM = (
-    "the reference does not fit into memory in float64, so candidates are compared with "
-    "the reference's own outputs instead"
-)
+INSTEAD = "so candidates are compared with the reference's own outputs instead"
+NO_FLOAT64 = f"the reference does not run in float64, {INSTEAD}"
+NO_ROOM = f"the reference does not fit into memory in float64, {INSTEAD}"
 
 
 class Allowed(NamedTuple):
@@ -104,16 +99,15 @@ class Expectations:
 
     def learn(self, draws: Sequence[Sequence[Allowed]]) -> None:
         """Learn from the problem's own inputs what passes on others."""
-        self._masked = frozenset(
-            index for draw in draws for index, each in enumerate(draw) if not each.is_finite
-        )
-        self._layered = frozenset(
-            index for draw in draws for index, each in enumerate(draw) if each.has_far_layers
-        )
-        self._other_in_float64 = frozenset(
-            index for draw in draws for index, each in enumerate(draw) if each.is_other_in_float64
-        )
         outputs = list(zip(*draws, strict=True))
+        self._masked, self._layered, self._other_in_float64 = (
+            frozenset(index for index, output in enumerate(outputs) if any(map(has, output)))
+            for has in (
+                lambda each: not each.is_finite,
+                lambda each: each.has_far_layers,
+                lambda each: each.is_other_in_float64,
+            )
+        )
         self._absolute = tuple(
             {kind: min(each.absolute[kind] for each in output) for kind in CLASSES}
             for output in outputs
@@ -144,7 +138,6 @@ class Expectations:
 
         `bounded` is false for a regime: its error budget has no limit, or the judge would demand more of a candidate
         on hard inputs than the reference can do.
-        If the reference does not run in float64, its own outputs replace the oracle.
         """
         eager = self._program.run(drawn)
         oracle = self._twin.outputs(drawn, eager) if self.oracle_is_float64 else None
@@ -152,25 +145,17 @@ class Expectations:
             self.without_oracle(NO_FLOAT64)
         terms = replace(self._terms, bounded=bounded)
         moves = self._moves(drawn, oracle, eager)
-        found = [
-            replace(
-                expect(exact, ours, terms), moves=far, layered=bounded or place in self._layered
-            )
-            for place, (exact, ours, far) in enumerate(
-                zip(oracle or eager, eager, moves, strict=True)
-            )
-        ]
-        if not bounded and self._absolute:
-            granted = [
-                {
+        found = []
+        for place, (exact, ours, far) in enumerate(zip(oracle or eager, eager, moves, strict=True)):
+            each = replace(expect(exact, ours, terms), moves=far)
+            if not bounded:
+                absolute = self._absolute[place].items() if place < len(self._absolute) else ()
+                granted = {
                     kind: min(GRANTED_SHARE * passes / each.scale, MOST_GRANTED)
-                    for kind, passes in absolute.items()
+                    for kind, passes in absolute
                 }
-                for each, absolute in zip(found, self._absolute, strict=False)
-            ]
-            found[: len(granted)] = [
-                replace(each, granted=grant) for each, grant in zip(found, granted, strict=False)
-            ]
+                each = replace(each, layered=place in self._layered, granted=granted)
+            found.append(each)
         return self._with_noise(found)
 
     def _with_noise(self, found: list[ExpectedTensor]) -> list[ExpectedTensor]:
@@ -196,17 +181,16 @@ class Expectations:
         moved = None
         if self._keeps_all and oracle is not None:
             moved = self._twin.outputs(_rounded(drawn), eager)
-        if moved is None or oracle is None:
-            return [0.0] * len(eager)
-        pairs = zip(moved, oracle, strict=True)
-        return [apart(one, other) for one, other in pairs]
+        return (
+            [0.0] * len(eager) if moved is None or oracle is None else [*map(apart, moved, oracle)]
+        )
 
     def moved(
         self, drawn: Drawn, index: int, runs: int = DRAWS, times: float = 1.0
     ) -> Iterator[torch.Tensor]:
-        """Yield the reference's own results for one output, each after inputs and weights have moved.
+        """Yield results of the reference for one output, after inputs and weights have moved by up to `times` the class's rounding.
 
-        They move by up to `times` the class's rounding. Raises torch.OutOfMemoryError.
+        Raises torch.OutOfMemoryError.
         """
         precision = looser(self._terms.precision, self._terms.own)
         for seed in range(runs):
@@ -244,14 +228,11 @@ class Expectations:
         ]
 
     def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool) -> bool:
-        """Whether the reference is finite and accurate, so that other results are wrong.
-
-        `as_own`: as accurate as on the problem's own inputs.
-        """
+        """Whether the reference is finite and accurate; `as_own`: as accurate as on the problem's own inputs."""
         return all(
             (index in self._other_in_float64 or is_accurate(each))
             and (index in self._masked or each.is_finite)
-            and (not as_own or _would_pass(each))
+            and (not as_own or each.exact or each.eager_errors.relative_rms <= each.budget)
             for index, each in enumerate(outputs)
         )
 
@@ -269,10 +250,7 @@ class Expectations:
 
 
 def _rounded(drawn: Drawn) -> Drawn:
-    """The draw in float64, with each number half a float32's unit in the last place higher or lower.
-
-    Of float64, half its own unit. Narrower types are computed with in float32.
-    """
+    """The draw in float64, each number half a unit in its last place higher or lower; for narrower types, a float32's."""
     tensors: list[torch.Tensor] = []
     for tensor in drawn.tensors:
         if tensor.is_floating_point():
@@ -291,8 +269,3 @@ def is_accurate(output: ExpectedTensor) -> bool:
     return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
         REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
     )
-
-
-def _would_pass(output: ExpectedTensor) -> bool:
-    """Whether the reference's own output is within the budget."""
-    return output.exact or output.eager_errors.relative_rms <= output.budget

@@ -1,8 +1,4 @@
-"""Plans a problem's memory: whether expected values are kept, and the number of slots.
-
-A slot is one set of inputs and outputs in memory shared with a program. A block is a series of calls
-that are timed together, each on its own slot.
-"""
+"""Plans a problem's memory: whether expected values are kept, and the number of slots (`shared.py`)."""
 
 from __future__ import annotations
 
@@ -22,23 +18,16 @@ and one with weights too."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""How much memory all kept expected values may take together, and the slots of each program. `GPU_SHARES` are shares
-of a GPU's memory, `CPU_BYTES` are bytes."""
+"""How much memory all kept expected values may take together, and the slots of each program: of a GPU's memory, in bytes."""
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
-"""Approximate bytes that a running reference uses in addition to its slots.
-
-On a GPU, the reference's CUDA context takes these bytes.
-"""
+"""Bytes, about, that a running reference uses in addition to its slots; on a GPU for its CUDA context."""
 
 DRAWING_S = 0.05
-"""Approximate seconds that drawing one block's inputs may take.
-
-This limits the length of a block, because many short blocks are better than few long blocks.
-"""
+"""Seconds, about, that drawing the inputs of a group of calls may take: many short groups are better than few long ones."""
 
 MOST_SLOTS, MOST_RESULTS = 51, 2000
-"""Largest number of slots, and largest total number of tensors that the calls of a block return."""
+"""Largest number of slots, and of tensors that the calls of a group return together."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +44,14 @@ class Room:
     """Peak bytes that the first call allocates on a GPU, including its working copy of the inputs."""
 
     def limit_bytes(self, use: Literal["expected", "slots"]) -> float:
-        """Return how many bytes this use may take."""
+        """How many bytes this use may take."""
         if self.device.kind == "cuda":
             return GPU_SHARES[use] * self.device.memory_gb * 1e9
         return CPU_BYTES[use]
 
     @property
     def together_bytes(self) -> float:
-        """Bytes that all prepared problems may hold in total.
-
-        One problem alone may use all of them: for its expected values, and for the slots of a candidate and a reference.
-        """
+        """Bytes that all prepared problems may hold in total: one problem's expected values, and slots of two programs."""
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
     @property
@@ -88,7 +74,7 @@ class Room:
 
     @property
     def slots(self) -> int:
-        """Number of slots. With more slots, a block on a GPU can have more calls, each with its own inputs."""
+        """Number of slots: on a GPU, of calls in a group, each with its own inputs."""
         if self.device.kind == "cpu" or not self.keeps_all:
             return 1
         return self._sets(3)

@@ -1,9 +1,7 @@
-"""Input regimes: transformed inputs on which a kernel must still compute the same function.
+"""Input regimes: transformed floating-point inputs on which a kernel must still compute the same function.
 
-Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal
-distribution hides a softmax that overflows. A regime transforms the floating-point inputs of a draw
-and leaves all other inputs unchanged. The caller checks whether the reference is finite and accurate on
-the transformed inputs.
+Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal distribution hides a softmax that
+overflows. The caller checks whether the reference is finite and accurate on the transformed inputs.
 """
 
 from __future__ import annotations
@@ -19,11 +17,7 @@ Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
 """Transforms a piece of a tensor. The last argument is the mean magnitude of the whole tensor."""
 
 LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
-"""Factors of the regimes.
-
-In float32, the exponential of an input from [0, 1) overflows only if the input is first multiplied by a
-factor like LARGE. In float16, values overflow with smaller factors.
-"""
+"""Factors of the regimes: from about LARGE on, the exponential of an input from [0, 1) overflows in float32."""
 
 
 def _mixed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:

@@ -12,6 +12,7 @@ from stark.core.errors import ProblemError
 from stark.core.reference import TensorSpec
 from stark.evaluator.judge.problem.arguments import variation
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.values import is_inexact
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Signature:
     @property
     def has_integers(self) -> bool:
         """Whether an input is neither floating-point nor complex."""
-        return any(not (t.is_floating_point() or t.is_complex()) for t in self.drawn.tensors)
+        return not all(map(is_inexact, self.drawn.tensors))
 
     @property
     def bytes_in(self) -> int:
