@@ -118,13 +118,23 @@ def test_half_precision_does_not_agree_at_all(size: str) -> None:
     assert "full" == agreement(theirs.half().float(), theirs, 1e-3, "tf32"), "but in another class"
 
 
-@pytest.mark.parametrize(("off", "expected"), [(0, "full"), (1, "none")])
-def test_whole_numbers_must_be_equal(off: int, expected: str) -> None:
-    theirs = torch.arange(60).view(20, 3)
+@pytest.mark.parametrize(
+    ("wrong", "expected"), [(0, "full"), (1, "as a whole"), (5, "as a whole"), (7, "none")]
+)
+def test_the_oracle_judges_whole_numbers_that_differ(wrong: int, expected: str) -> None:
+    theirs = torch.arange(600).view(200, 3)
     ours = theirs.clone()
-    ours[3, 1] += off
+    ours[:wrong, 1] += 1
 
     assert expected == agreement(ours, theirs, 0.0, "fp32-split")
+
+
+def test_of_a_few_whole_numbers_each_is_always_judged() -> None:
+    theirs = torch.arange(60).view(20, 3)
+    ours = theirs.clone()
+    ours[3, 1] += 1
+
+    assert "none" == agreement(ours, theirs, 0.0, "fp32-split")
 
 
 def test_complex_numbers_are_pairs() -> None:
