@@ -58,6 +58,19 @@ def test_where_each_element_agrees_nothing_else_is_looked_at(
         agreement(theirs.clone(), theirs, BUDGET, "fp32-split")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("ours_there", [0.0, torch.inf, 1e4])
+def test_infinite_values_agree_with_nothing_else(
+    size: str, dtype: torch.dtype, ours_there: float
+) -> None:
+    """As in causal scores, of which a kernel computes only one half."""
+    hidden = torch.ones(512, 128, dtype=torch.bool).triu(1)
+    theirs = falling(512, 128).to(dtype).masked_fill(hidden, -torch.inf)
+
+    assert "none" == agreement(theirs.masked_fill(hidden, ours_there), theirs, BUDGET, "fp32-split")
+    assert "full" == agreement(theirs.clone(), theirs, BUDGET, "fp32-split")
+
+
 @pytest.mark.parametrize("axis", ["rows", "columns", "slices"])
 def test_small_lines_that_are_left_out_do_not_agree(size: str, axis: str) -> None:
     theirs = falling(512, 16, 3, 3) if axis == "slices" else falling(512, 128)
@@ -105,13 +118,23 @@ def test_half_precision_does_not_agree_at_all(size: str) -> None:
     assert "full" == agreement(theirs.half().float(), theirs, 1e-3, "tf32"), "but in another class"
 
 
-@pytest.mark.parametrize(("off", "expected"), [(0, "full"), (1, "none")])
-def test_whole_numbers_must_be_equal(off: int, expected: str) -> None:
-    theirs = torch.arange(60).view(20, 3)
+@pytest.mark.parametrize(
+    ("wrong", "expected"), [(0, "full"), (1, "as a whole"), (5, "as a whole"), (7, "none")]
+)
+def test_the_oracle_judges_whole_numbers_that_differ(wrong: int, expected: str) -> None:
+    theirs = torch.arange(600).view(200, 3)
     ours = theirs.clone()
-    ours[3, 1] += off
+    ours[:wrong, 1] += 1
 
     assert expected == agreement(ours, theirs, 0.0, "fp32-split")
+
+
+def test_of_a_few_whole_numbers_each_is_always_judged() -> None:
+    theirs = torch.arange(60).view(20, 3)
+    ours = theirs.clone()
+    ours[3, 1] += 1
+
+    assert "none" == agreement(ours, theirs, 0.0, "fp32-split")
 
 
 def test_complex_numbers_are_pairs() -> None:

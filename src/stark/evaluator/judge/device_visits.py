@@ -127,7 +127,7 @@ class DeviceVisits:
         if self._per_sample is None:  # a reference: a candidate's times decide only its own result
             cost_s = (time.perf_counter() - begin) / (WARMUPS - 1)
             self._per_sample = _calls_for(min(warm), cost_s, self._effort) / self._samples
-        program.calls = max(1, round(samples * self._per_sample))
+        program.calls = max(samples, round(samples * self._per_sample))
         if program.child.is_reference:
             compare = None  # the first results of a visit are enough
             if program.depth == 0:

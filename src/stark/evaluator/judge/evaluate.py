@@ -104,7 +104,9 @@ def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Co
         verified = verify(attempt, child, prepared)
         latency_ms = clock.time(child, verified)
         profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
+    said = attempt.output
     measured = clock.end(lambda: _running(attempt, built, prepared))
+    attempt.output = said  # of the process that was verified
     return correct(attempt, measured, prepared, verified, profile)
 
 

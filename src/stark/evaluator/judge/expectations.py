@@ -14,6 +14,7 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.problem.weights import nudging
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.verify.exact import differing
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
 
 GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
@@ -53,6 +54,9 @@ class Allowed(NamedTuple):
     has_far_layers: bool
     """See `ExpectedTensor`."""
 
+    is_other_in_float64: bool
+    """Whether integers or booleans are others in float64, in more than a few elements."""
+
 
 class Expectations:
     """The expected outputs of one problem. What its own inputs teach about them holds for all others."""
@@ -78,6 +82,9 @@ class Expectations:
         self._layered: frozenset[int] = frozenset()
         """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
 
+        self._other_in_float64: frozenset[int] = frozenset()
+        """The integers and booleans that are others in float64 on the problem's own inputs, so may be in regimes too."""
+
         self._absolute: tuple[Mapping[Precision, float], ...] = ()
         """The RMS error of each output that passes on the problem's own inputs, for each class."""
 
@@ -93,9 +100,13 @@ class Expectations:
     def learn(self, draws: Sequence[Sequence[Allowed]]) -> None:
         """Learn from the problem's own inputs what passes on others."""
         outputs = list(zip(*draws, strict=True))
-        self._masked, self._layered = (
+        self._masked, self._layered, self._other_in_float64 = (
             frozenset(index for index, output in enumerate(outputs) if any(map(has, output)))
-            for has in (lambda each: not each.is_finite, lambda each: each.has_far_layers)
+            for has in (
+                lambda each: not each.is_finite,
+                lambda each: each.has_far_layers,
+                lambda each: each.is_other_in_float64,
+            )
         )
         self._absolute = tuple(
             {kind: min(each.absolute[kind] for each in output) for kind in CLASSES}
@@ -174,17 +185,22 @@ class Expectations:
             [0.0] * len(eager) if moved is None or oracle is None else [*map(apart, moved, oracle)]
         )
 
-    def moved(self, drawn: Drawn, index: int) -> Iterator[torch.Tensor]:
-        """Yield results of the reference for one output, after inputs and weights have moved. Raises torch.OutOfMemoryError."""
+    def moved(
+        self, drawn: Drawn, index: int, runs: int = DRAWS, times: float = 1.0
+    ) -> Iterator[torch.Tensor]:
+        """Yield results of the reference for one output, after inputs and weights have moved by up to `times` the class's rounding.
+
+        Raises torch.OutOfMemoryError.
+        """
         precision = looser(self._terms.precision, self._terms.own)
-        for seed in range(DRAWS):
+        for seed in range(runs):
             generator = torch.Generator(self._program.device).manual_seed(seed)
 
             def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
                 if not tensor.is_floating_point():
                     return tensor
                 dtype = str(tensor.dtype).removeprefix("torch.")
-                return nudged(tensor, rounding_of(precision, dtype), generator)
+                return nudged(tensor, times * rounding_of(precision, dtype), generator)
 
             near = Drawn(
                 list(map(nudge, drawn.tensors)), drawn.arguments, tuple(map(nudge, drawn.state))
@@ -208,6 +224,7 @@ class Expectations:
                 bool(self._gradients) and not bool(each.oracle.any()),
                 each.is_finite,
                 each.has_far_layers,
+                each.exact and not is_accurate(each),
             )
             for each in outputs[: len(self._signature.outputs)]
         ]
@@ -215,7 +232,7 @@ class Expectations:
     def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool) -> bool:
         """Whether the reference is finite and accurate; `as_own`: as accurate as on the problem's own inputs."""
         return all(
-            is_accurate(each)
+            (index in self._other_in_float64 or is_accurate(each))
             and (index in self._masked or each.is_finite)
             and (not as_own or each.exact or each.eager_errors.relative_rms <= each.budget)
             for index, each in enumerate(outputs)
@@ -248,9 +265,9 @@ def _rounded(drawn: Drawn) -> Drawn:
 
 
 def is_accurate(output: ExpectedTensor) -> bool:
-    """Whether the reference's own output is close to the oracle, and as finite."""
-    if not output.oracle.is_floating_point():
-        return True
+    """Whether the reference's own output is close to the oracle, and as finite; of integers and booleans, in nearly all."""
+    if output.exact:
+        return differing(output.eager, output.oracle) is not None
     return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
         REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
     )

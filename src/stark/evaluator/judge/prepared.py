@@ -128,8 +128,8 @@ class PreparedReference:
         self.signature.check(self.program.draw(nominal[1].seed), self.program)
         synchronize(self.device)
         draw_s = time.monotonic() - begin
-        has_weights = bool(variable(self.program.model))
-        self.room = Room(self.sheet, self.signature, draw_s, has_weights, peak_bytes)
+        more = bool(variable(self.program.model)) + self.problem.declared.backward
+        self.room = Room(self.sheet, self.signature, draw_s, more, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
         terms = Terms(self.precision, operations.precision, stated=self.problem.declared.tolerance)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)

@@ -13,8 +13,8 @@ NOMINAL_TRIALS = 2
 """Every candidate is verified on this many draws of the problem's own inputs."""
 
 TRIALS = NOMINAL_TRIALS + len(REGIMES) + 1
-"""With changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more,
-and one with weights too."""
+"""With changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more;
+see also `Room.more_trials`."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
@@ -39,7 +39,9 @@ class Room:
     draw_s: float
     """Seconds to draw one set of inputs."""
 
-    has_weights: bool = True
+    more_trials: int = 1
+    """One with other weights, if there are any, and one with an expanded cotangent, if gradients are judged."""
+
     peak_bytes: int = 0
     """Peak bytes that the first call allocates on a GPU, including its working copy of the inputs."""
 
@@ -69,7 +71,7 @@ class Room:
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into their limit."""
-        trials = TRIALS + self.signature.has_integers + self.has_weights
+        trials = TRIALS + self.signature.has_integers + self.more_trials
         return trials * self.expected_bytes <= self.limit_bytes("expected")
 
     @property

@@ -21,6 +21,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.trial import Called, Trial
 from stark.evaluator.judge.verify.errors import as_real, each_within, measure
+from stark.evaluator.judge.verify.exact import MOST_DIFFERENT, differing
 from stark.evaluator.judge.verify.lines import FEW, run_length
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
@@ -115,7 +116,11 @@ def agreement(
     """Compare one result with the reference's, of the same shape and type. `budget` is its error budget in this precision."""
     dtype, ours, theirs = dtype_of(theirs), as_real(ours), as_real(theirs)
     if not ours.is_floating_point():
-        return "full" if torch.equal(ours, theirs) else "none"
+        if torch.equal(ours, theirs):
+            return "full"
+        places = differing(ours, theirs)
+        few = places is not None and len(places) <= MOST_DIFFERENT * ours.numel()
+        return "as a whole" if few else "none"
     if each_within(ours, theirs, harmless(dtype)):
         return "full"
     expected = stand_in(theirs, dtype, AGREEMENT_FACTOR * budget, precision)

@@ -24,8 +24,9 @@ from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.trial import Called, Trial
-from stark.evaluator.judge.verify.conditioning import is_explained
+from stark.evaluator.judge.verify.conditioning import MOVES, is_explained
 from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.exact import MOST_RUNS, is_right
 from stark.evaluator.judge.verify.mismatch import fault
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
 from stark.languages import language
@@ -258,11 +259,15 @@ def _compared(
     """Compare one result with the oracle. Elements, lines and layers may be wrong where the problem is ill-conditioned."""
     result, right = found[index], expected[index]
     compared = compare(result, right)
-    if compared.passes or right.exact or not compared.passes_as_a_whole:
+    if compared.passes or not compared.passes_as_a_whole:
         return compared
     moved = partial(prepared.trials.expectations.moved, drawn, index)
     try:
-        explained = is_explained(result, right, moved)
+        if right.exact:
+            further = partial(moved, MOST_RUNS, MOVES)
+            explained = is_right(result, right.eager, right.oracle, further)
+        else:
+            explained = is_explained(result, right, moved)
     except (ProblemError, torch.OutOfMemoryError) as error:
         if isinstance(error, ProblemError) and is_out_of_memory(error):
             raise

@@ -14,7 +14,7 @@ import torch
 
 from stark.core.device import Device
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.processes.placing import Placed
+from stark.evaluator.judge.processes.placing import Placed, one_thread
 
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
 
@@ -99,10 +99,11 @@ def bandwidth_now(
         lambda: target.copy_(source),
         lambda: torch.clamp(source, min=0, out=target),
     ]
-    best, end = math.inf, time.monotonic() + patience_s
-    while best == math.inf or time.monotonic() < end:
+    best = min(_best_s(kernel, device) for kernel in kernels)
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        time.sleep(PAUSE_S)
         best = min(best, *(_best_s(kernel, device) for kernel in kernels))
-        time.sleep(PAUSE_S if patience_s else 0.0)
     return 2 * source.numel() * 4 / best / 1e9
 
 
@@ -174,17 +175,6 @@ def _on_separate_cores() -> Iterator[None]:
         yield
     finally:
         placed.loosen()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread of the CPU meanwhile: threads wait for each other, and spin on cores of other programs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _launch_us(device: torch.device) -> float:

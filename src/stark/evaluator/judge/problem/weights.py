@@ -20,8 +20,8 @@ PERTURBATION = 0.1
 SMALL = 1e-3
 """A parameter whose values are all smaller is still as it was initialized: training makes them larger."""
 
-COPIES = 4
-"""A copy of the weights stays on a GPU that has so many times their memory free."""
+COPIES = 8
+"""A copy of the weights stays on a GPU that has so many times their memory free: varying them takes up to six times."""
 
 
 def variable(model: torch.nn.Module) -> list[torch.Tensor]:
@@ -68,8 +68,8 @@ def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
     weights = variable(model)
     beside = bool(weights) and _has_room(weights)
     kept = [each.clone() if beside else each.to("cpu", copy=True) for each in weights]
-    vary(model, seed)
     try:
+        vary(model, seed)
         yield
     finally:
         for state, value in zip(weights, kept, strict=True):

@@ -23,9 +23,8 @@ from types import MappingProxyType
 
 from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.problem.peaks import one_thread
 from stark.evaluator.judge.processes.child import Child
-from stark.evaluator.judge.processes.placing import Placed
+from stark.evaluator.judge.processes.placing import Placed, one_thread
 from stark.evaluator.judge.processes.watch import last_core
 
 VISIT_MS, BETWEEN_MS = 25.0, 2.0

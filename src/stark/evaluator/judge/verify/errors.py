@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
+CHUNKS = {"cuda": 1 << 24, "cpu": 1 << 17}
 """Elements compared at a time, which avoids float64 copies of whole tensors. On a CPU, a chunk fits into the cache."""
 
 
@@ -83,7 +83,8 @@ def measure(
             squares = float(torch.dot(difference, difference))
         squared_error += squares
         sizes, difference = theirs.abs(), difference.abs_()
-        largest_own = max(largest_own, float((difference / sizes.clamp(min=LEAST)).max()))
+        own = sizes.clamp(min=LEAST)
+        largest_own = max(largest_own, float(torch.div(difference, own, out=own).max()))
         largest = max(largest, float(difference.div_(sizes.add_(scale)).max()))
     relative_rms = math.sqrt(squared_error / max(count, 1)) / scale
     return Errors(relative_rms, largest, nonfinite_mismatches, largest_own)
@@ -91,8 +92,9 @@ def measure(
 
 def each_within(ours: torch.Tensor, theirs: torch.Tensor, share: float) -> bool:
     """Whether elements of the same type differ by at most this share of `theirs`. False if any is not finite."""
+    most = torch.finfo(theirs.dtype).max  # infinity is not within a share of infinity
     return all(
-        bool(((one - other).abs_() <= other.abs().mul_(share)).all())
+        bool(((one - other).abs_() <= other.abs().mul_(share).clamp_(max=most)).all())
         for one, other in pieces(ours, theirs)
     )
 

@@ -16,6 +16,8 @@ from x's type (`core/precision.py`). Then x passes if
 
 The rule follows TorchDynamo's `same()`. The limit on the largest error is added because an RMS hides a single wrong element,
 the limit on the budget because the error of a badly conditioned reference would otherwise admit any arithmetic.
+
+Integers and booleans pass if all equal the reference's own or all equal the oracle; `exact.py` decides about others.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
 
 EXACT = Errors(0.0, 0.0, 0, 0.0)
-"""The errors that are reported of outputs in which every element must be equal."""
+"""The errors that are reported of integers and booleans."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class ExpectedTensor:
 
     @property
     def exact(self) -> bool:
-        """Whether every element must be equal to the reference's."""
+        """Whether the output holds integers or booleans (`exact.py`)."""
         return not self.eager.is_floating_point()
 
     @property
@@ -255,6 +257,8 @@ def expect(
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
     dtype = dtype_of(eager)
     oracle, eager = as_real(oracle), as_real(eager)
+    if oracle.dtype != eager.dtype and not eager.is_floating_point():
+        oracle = eager  # integers of another type are another function's
     scale = scale_of(oracle)
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
 
@@ -281,7 +285,7 @@ def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
     """Whether two results differ by at most `limit` in relative RMS, or are equal if they are not floating-point."""
     ours, theirs = as_real(ours), as_real(theirs)
-    if torch.equal(ours, theirs):
+    if all(torch.equal(*pair) for pair in pieces(ours, theirs)):
         return True
     if not ours.is_floating_point():
         return False
@@ -294,8 +298,9 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     result, allowed = as_real(result), expected.eager_errors
     if expected.exact:
         equal = torch.equal(result, expected.eager)
-        matched = None if expected.terms.stated is None else float(equal)
-        return Comparison(EXACT, EXACT, 0.0, equal, CLASSES[0], equal, matched)
+        passes = equal or torch.equal(result, expected.oracle)
+        matched = _matched(result, expected.eager, expected.terms.stated)
+        return Comparison(EXACT, EXACT, 0.0, passes, CLASSES[0] if passes else None, equal, matched)
     errors, own = measure(result, expected.oracle, expected.scale), expected.terms.precision
     harmless_error = errors.each_within(harmless(expected.dtype))
     layers = [] if harmless_error else expected.in_layers(result)
