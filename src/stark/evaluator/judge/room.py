@@ -16,8 +16,8 @@ from stark.evaluator.judge.problem.signature import Signature
 NOMINAL_TRIALS = 2
 """Every candidate is verified on this many draws of the problem's own inputs."""
 
-TRIALS = NOMINAL_TRIALS + len(REGIMES) + 1
-"""With changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more,
+TRIALS = NOMINAL_TRIALS + len(REGIMES) + 2
+"""With exchanged elements and changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more,
 and one with weights too."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
