@@ -36,6 +36,7 @@ from stark.evaluator.candidate.program import (
     leaves_of,
     parameters_named,
     seed_torch,
+    with_floats,
 )
 from stark.evaluator.candidate.queued import Queue
 from stark.evaluator.candidate.raised import reported
@@ -222,7 +223,7 @@ class Runner:
         """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""
         seed_torch(request["seed"])
         slot: int = request["slot"]
-        returned = self._made(slot, request.get("mode"))
+        returned = self._made(slot, request.get("mode"), request.get("floats"))
         # On a GPU as in timed calls, so that no kernel of this is loaded behind a gate.
         on_gpu = self.device.type == "cuda"
         self._copy_out(slot, self._written(returned) if on_gpu else leaves_of(returned))
@@ -231,9 +232,11 @@ class Runner:
             self._give_back({})
         return {"odd": self._odd()}
 
-    def _made(self, slot: int, mode: str | None) -> object:
-        """What a call on a slot's inputs returns."""
+    def _made(self, slot: int, mode: str | None, floats: list[float] | None = None) -> object:
+        """What a call on a slot's inputs returns, with other floats among its arguments if there are any."""
         given = self.inputs[slot]
+        if floats is not None:
+            given = with_floats(given, floats)
         return self.call(*given) if mode is None else self.call.in_mode(mode, *given)
 
     def _give_back(self, _: Message) -> Message:

@@ -14,6 +14,7 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.problem.weights import nudging
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
 
 GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
@@ -201,6 +202,8 @@ class Expectations:
             generator = torch.Generator(self._program.device).manual_seed(seed)
 
             def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
+                if tensor.is_complex():
+                    return torch.view_as_complex(nudge(as_real(tensor), generator))
                 if not tensor.is_floating_point():
                     return tensor
                 dtype = str(tensor.dtype).removeprefix("torch.")
@@ -262,11 +265,13 @@ def _rounded(drawn: Drawn) -> Drawn:
     """
     tensors: list[torch.Tensor] = []
     for tensor in drawn.tensors:
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() or tensor.is_complex():
+            parts = as_real(tensor)
             generator = torch.Generator(tensor.device).manual_seed(len(tensors))
-            up = torch.randint(2, tensor.shape, generator=generator, device=tensor.device) * 2 - 1
+            up = torch.randint(2, parts.shape, generator=generator, device=tensor.device) * 2 - 1
             unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
-            tensor = tensor.double() * (1 + unit / 2 * up)
+            moved = parts.double() * (1 + unit / 2 * up)
+            tensor = torch.view_as_complex(moved) if tensor.is_complex() else moved
         tensors.append(tensor)
     return Drawn(tensors, drawn.arguments)
 

@@ -18,7 +18,7 @@ NOMINAL_TRIALS = 2
 
 TRIALS = NOMINAL_TRIALS + len(REGIMES) + 2
 """With exchanged elements and changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more,
-and one with weights too."""
+one with weights too, and one with floats among its arguments."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
@@ -83,7 +83,8 @@ class Room:
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into their limit."""
-        trials = TRIALS + self.signature.has_integers + self.has_weights
+        more = self.has_weights, self.signature.has_integers, self.signature.has_floats
+        trials = TRIALS + sum(more)
         return trials * self.expected_bytes <= self.limit_bytes("expected")
 
     @property

@@ -21,9 +21,11 @@ from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.exchanged import exchanged
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.numbers import with_other_floats
 from stark.evaluator.judge.problem.regimes import (
     CONSTANTS,
     EXCHANGED,
+    FLOATS,
     INDICES,
     REGIMES,
     changed,
@@ -52,7 +54,7 @@ MOST_ALONE, ALONE_S = 4, 0.5
 CONSTANTS_TRIED, CONSTANTS_S = 8, 0.5
 """How often, and about how long, changes of inputs that the problem does not draw are tried."""
 
-AS_OWN = (CONSTANTS, EXCHANGED)
+AS_OWN = (CONSTANTS, EXCHANGED, FLOATS)
 """The regimes whose inputs are no harder than the problem's own, so results must be as accurate."""
 
 UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
@@ -88,6 +90,9 @@ class Trials:
 
         self.replaced = Trial.fresh(replaced=True) if variable(program.model) else None
         """The trial with other weights, if the model has any. It counts on the caller to replace them."""
+
+        self._with_floats: list[Trial] = []
+        """The trial with other floats among the arguments, if there are any. Timed calls always have the problem's own."""
 
         self._fit: dict[str, bool] = {}
         """By mode, whether the reference itself is right in it."""
@@ -157,6 +162,8 @@ class Trials:
             self.always += self._in_regime(regime, keep=True)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
+        if self._signature.has_floats:
+            self._with_floats = list(self._usable([FLOATS], keep=True))
         self._degenerate = self._null_solvers()
 
     def _find_constants(self) -> None:
@@ -197,6 +204,7 @@ class Trials:
             yield from self.nominal
             return
         yield from self.always
+        yield from self._with_floats
         yield from self._ways(effort)
         if effort == "promote":
             for _ in range(PROMOTE_DRAWS):
@@ -290,6 +298,8 @@ class Trials:
             return redrawn(drawn, self._constants, self._step, trial.seed)
         if trial.regime is None:
             return drawn
+        if trial.regime == FLOATS:
+            return with_other_floats(drawn, trial.seed)
         places = self._changeable(trial.regime) if trial.places is None else trial.places
         if trial.regime == INDICES:
             ranges = {place: self._ranges[place] for place in places}
@@ -363,7 +373,11 @@ class Trials:
         return False
 
     def _is_usable(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
-        return self.expectations.are_usable(outputs, as_own=trial.regime in AS_OWN)
+        returned = self._signature.returned  # another scale may make another shape
+        return all(
+            each.eager.shape == as_real(form).shape
+            for each, form in zip(outputs, returned, strict=False)
+        ) and self.expectations.are_usable(outputs, as_own=trial.regime in AS_OWN)
 
     def _null_solvers(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""

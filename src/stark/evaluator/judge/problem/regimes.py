@@ -55,6 +55,9 @@ CONSTANTS = "slightly changed constant"
 EXCHANGED = "partly exchanged"
 """The regime that puts other elements of an input in a few random places (`exchanged.py`)."""
 
+FLOATS = "slightly changed scalar"
+"""The regime that changes floats among the arguments (`numbers.py`)."""
+
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
     "mixed": _mixed,
@@ -109,6 +112,7 @@ SUGGESTS = {
     "shifted": "a mean far from zero, or negative values where the problem has few",
     EXCHANGED: "what holds for most elements and is assumed of all, such as rows that are alike, or padding of zeros",
     INDICES: "indices or masks that the problem's inputs do not have, but its tables allow",
+    FLOATS: "floats among the arguments that are taken for the values that get_inputs returns: use those that are passed",
     CONSTANTS: "what is kept of an input that get_inputs makes without random numbers, or assumed of it: read it in every call",
 }
 """By regime, what usually makes a kernel fail there that is correct on the problem's own inputs."""

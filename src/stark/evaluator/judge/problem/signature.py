@@ -12,6 +12,7 @@ from stark.core.errors import ProblemError
 from stark.core.reference import TensorSpec
 from stark.evaluator.judge.problem.arguments import variation
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.numbers import floats_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Signature:
     def has_integers(self) -> bool:
         """Whether an input is neither floating-point nor complex."""
         return any(not (t.is_floating_point() or t.is_complex()) for t in self.drawn.tensors)
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether an argument is a float."""
+        return bool(floats_of(self.drawn.arguments))
 
     @property
     def bytes_in(self) -> int:
