@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem.exchanged import LONE, exchanged
+from stark.evaluator.judge.problem.exchanged import LONE, MOST, exchanged
 from stark.evaluator.judge.problem.inputs import Drawn
 
 
@@ -85,9 +87,24 @@ def test_other_types_and_strides(dtype: torch.dtype) -> None:
 
 def test_small_tensors_and_other_inputs() -> None:
     one, index, table = drawn(3), torch.arange(8), drawn(64)
+    empty, vector = drawn(0, 4), drawn(256) * (torch.arange(256) % 2)
 
-    found = exchanged(Drawn([torch.tensor(2.0), one, index, table, drawn(0, 4)], []), [0, 1, 4], 1)
+    tensors = [torch.tensor(2.0), one, index, table, empty, vector]
+    found = exchanged(Drawn(tensors, []), [0, 1, 4, 5], 1)
 
     assert 2.0 == found.tensors[0]
     assert (found.tensors[1] != one).sum() <= 1
     assert found.tensors[2] is index and found.tensors[3] is table
+    assert torch.equal(vector == 0, found.tensors[5] == 0)
+    assert not torch.equal(vector, found.tensors[5])
+
+
+def test_long_rows_take_no_time_and_no_memory() -> None:
+    tensor = torch.zeros(2, 4 << 20)
+    tensor[0] = 1 + torch.arange(4 << 20)
+    begin = time.monotonic()
+
+    found = after(tensor)
+
+    assert LONE <= int((found != tensor).sum()) <= LONE + MOST
+    assert time.monotonic() - begin < 2

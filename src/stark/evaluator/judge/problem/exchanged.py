@@ -16,12 +16,12 @@ from stark.evaluator.judge.problem.inputs import Drawn
 LONE, LEAST = 16, 16
 """So many single elements change, but at most one in LEAST."""
 
-SHARE, SHORTEST = 32, 64
-"""Besides, one in SHARE of a line along any axis of at least SHORTEST elements: of a long sum in half precision, one element
-does not show."""
+SHARE, SHORTEST, MOST = 32, 64, 512
+"""Besides, one in SHARE of a line along any axis of at least SHORTEST elements, up to MOST: of a long sum in half precision, one
+element does not show."""
 
 SAMPLE = 4096
-"""Elements among which other values are looked for."""
+"""Elements among which other values are looked for, and elements of a row that must be zero for padding, about."""
 
 
 def exchanged(drawn: Drawn, places: Collection[int], seed: int) -> Drawn:
@@ -49,8 +49,9 @@ def _exchanged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     values = numbers[_randomly(found, max(SAMPLE, len(at[0])), generator)]
     values = values[(values != 0) & values.isfinite()]
     free = numbers[at] != 0
-    if not square:
-        free |= (numbers[at[:-1]] == 0).reshape(len(free), -1).all(1)
+    if numbers.dim() > 1 and not square:
+        some = numbers[..., :: max(1, numbers.shape[-1] // SAMPLE)]
+        free |= (some[at[:-1]] == 0).all(1)
     at = tuple(axis[free][: len(values)] for axis in at)
     numbers[at] = values[: len(at[0])]
     if symmetric:
@@ -64,10 +65,9 @@ def _chosen(tensor: torch.Tensor, generator: torch.Generator) -> tuple[torch.Ten
     chosen = [_randomly(tensor, lone, generator)]
     for axis, extent in enumerate(tensor.shape):
         if extent >= SHORTEST:
-            line = [index.expand(extent // SHARE) for index in _randomly(tensor, 1, generator)]
-            line[axis] = torch.randint(
-                extent, (extent // SHARE,), generator=generator, device=tensor.device
-            )
+            count = min(extent // SHARE, MOST)
+            line = [index.expand(count) for index in _randomly(tensor, 1, generator)]
+            line[axis] = torch.randint(extent, (count,), generator=generator, device=tensor.device)
             chosen.append(tuple(line))
     return tuple(map(torch.cat, zip(*chosen, strict=True)))
 
