@@ -29,7 +29,7 @@ from typing import Any
 from stark.benches.running import unfinished
 from stark.core.bench import Cell
 from stark.core.errors import StarkError
-from stark.evaluator.executors import cluster
+from stark.evaluator.executors import engine
 from stark.evaluator.executors.cluster import NAMESPACE, RayExecutor
 from stark.evaluator.executors.engine import ray
 from stark.store import Store, leases
@@ -174,7 +174,7 @@ def _entered(store: Store) -> Any:
 
 def work(url: str, address: str, notes: str, judging_s: str) -> int:
     """The orchestrator. Returns 1 if it must be started again."""
-    cluster.LOST_PAUSE_S, leases.LEASE_S = 0.2, LEASE_S
+    engine.LOST_PAUSE_S, leases.LEASE_S = 0.2, LEASE_S
     command = [sys.executable, FAKE_JUDGE, notes, "--inventing", "--judging-s", judging_s]
     executor = RayExecutor(f"{address}?device=cpu&judges=4", command=command)
 

@@ -3,8 +3,8 @@
     python benchmarks/devices.py local:cuda:0 local:cuda:0,cuda:1
     python benchmarks/devices.py "ray:?judges=1" "ray:?judges=2"
 
-Each candidate is another Triton kernel, so none is answered from a cache. The first two candidates of each problem, during
-which judges prepare their problems, are not counted. `--repeat` takes the executors by turns, so that a change of the host's load
+Each candidate is another Triton kernel, so none is answered from a cache. The first five candidates of each problem, during
+which judges prepare their problems and take over some of each other's, are not counted. `--repeat` takes the executors by turns, so that a change of the host's load
 meets all of them.
 """
 
@@ -61,7 +61,7 @@ class ModelNew(nn.Module):
         return y
 '''
 
-PARALLEL = 32
+PARALLEL, WARM = 32, 5
 PROBLEMS = [
     Problem(name=f"rows{rows}", source=PROBLEM.format(rows=rows))
     for rows in range(1024, 9216, 1024)
@@ -92,9 +92,10 @@ async def _rate(notation: str, candidates: int) -> float:
     """
     executor = open_executor(notation, Limits())
     assert isinstance(executor, JudgesExecutor)
-    first, counted = 2 * len(PROBLEMS), candidates // len(PROBLEMS) * len(PROBLEMS)
+    first, counted = WARM * len(PROBLEMS), candidates // len(PROBLEMS) * len(PROBLEMS)
     slots = asyncio.Semaphore(PARALLEL)
     answered: list[float] = []
+    prepared: list[list[int]] = []
 
     async def judged(number: int) -> None:
         problem = PROBLEMS[number % len(PROBLEMS)]
@@ -104,6 +105,8 @@ async def _rate(notation: str, candidates: int) -> float:
         if found.status != "correct":
             raise SystemExit(f"{problem.name} is {found.status}: the figures would mean nothing")
         answered.append(time.monotonic())
+        if len(answered) in (first, first + counted):
+            prepared.append([len(judge.kept) for judge in executor._judges])
 
     try:
         await executor.hellos()  # all are ready before the first request
@@ -115,6 +118,9 @@ async def _rate(notation: str, candidates: int) -> float:
         for each in asked:
             each.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
+        print(
+            f"{notation}: problems prepared by each judge before and after: {prepared}", flush=True
+        )
         return 60 * counted / (answered[first + counted - 1] - answered[first - 1])
     finally:
         await executor.close()

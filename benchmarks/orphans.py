@@ -28,7 +28,7 @@ from stark.core.candidate import Candidate
 from stark.core.errors import StarkError
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.executors import cluster
+from stark.evaluator.executors import engine
 from stark.evaluator.executors.cluster import RayExecutor
 from stark.problems import load
 from support.candidates import PROBLEM, as_candidate
@@ -130,7 +130,7 @@ def _candidates() -> list[tuple[Problem, Candidate]]:
 
 def ask(address: str) -> int:
     """Have candidates judged without end."""
-    cluster.LOST_PAUSE_S = 0.2
+    engine.LOST_PAUSE_S = 0.2
     executor = RayExecutor(f"{address}?device=cpu&judges=1", LIMITS)
 
     async def ask_for(problem: Problem, candidate: Candidate) -> None:

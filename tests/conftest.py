@@ -3,10 +3,13 @@ from __future__ import annotations
 import functools
 import gc
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy.sql.elements import ClauseElement
 
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors import open_judges
@@ -23,7 +26,7 @@ SHARED_JUDGE = "judge_within"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none, and begin with what takes longest.
 
-    Where a file has slow tests, its others take longer than most, so that they do not come last either.
+    Of the slow files, those with most slow tests come first, so that none is left for one worker alone at the end.
     """
     has_device = any(item.get_closest_marker("gpu") for item in items) and _has_device()
     for item in items:
@@ -33,8 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if on_gpu or item.get_closest_marker("judge") or SHARED_JUDGE in _fixtures(item):
             item.add_marker(pytest.mark.judge)
             item.add_marker(pytest.mark.slow)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (_order(item), item.path not in slow))
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (_order(item), -slow[item.path]))
 
 
 def pytest_sessionstart() -> None:
@@ -91,11 +94,30 @@ def certificates_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def statements_compiled_once() -> Iterator[None]:
+    """SQLAlchemy compiles them anew for each store that is opened, and most tests open one."""
+    compiled: dict[Any, Any] = {}
+    dialects: dict[str, Any] = {}
+    compile_anew = ClauseElement._compile_w_cache
+
+    def compile_once(element: Any, dialect: Any, *, compiled_cache: Any, **how: Any) -> Any:
+        if dialect.name == "sqlite" and compiled_cache is not None:
+            dialect, compiled_cache = dialects.setdefault(dialect.driver, dialect), compiled
+        return compile_anew(element, dialect, compiled_cache=compiled_cache, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClauseElement, "_compile_w_cache", compile_once)
+        yield
+
+
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def judge_within(private_cache: None) -> AsyncIterator[JudgeWithin]:
     """Opens an executor with the given limits on one CPU judge, which the whole session shares."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STARK_TEST_API_KEY", "a secret")  # candidates must not see it
+        # Torch's compiler tries each vector instruction set anew per problem, which takes 12 s of a processor.
+        patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
         judges = open_judges("local:cpu")
         await judges.start()
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -62,6 +66,38 @@ def stark(capfd: pytest.CaptureFixture[str]) -> Stark:
         return Ended(code, *capfd.readouterr(), " ".join(arguments[:words]))
 
     return run
+
+
+class Finished:
+    """A process that has ended."""
+
+    def __init__(self, returncode: int) -> None:
+        self.returncode = returncode
+
+    async def wait(self) -> int:
+        return self.returncode
+
+
+@pytest.fixture
+def model_here(monkeypatch: pytest.MonkeyPatch, workplace: Path) -> Iterator[None]:
+    """The user's model runs in this process: in one of its own, importing torch takes seconds."""
+    from stark.regions import __main__ as regions
+
+    start, known = asyncio.create_subprocess_exec, set(sys.modules)
+
+    async def run(*line: str, **options: Any) -> Any:
+        if line[1:3] != ("-m", "stark.regions"):
+            return await start(*line, **options)
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(options["stdout"]):
+            patch.setattr(sys, "argv", line[2:])
+            return Finished(regions.main())
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", run)
+    monkeypatch.syspath_prepend(workplace)
+    yield
+    for name in set(sys.modules) - known:
+        if str(workplace) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 @pytest.fixture

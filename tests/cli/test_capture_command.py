@@ -64,7 +64,7 @@ def test_capture_writes_a_problem(stark: Stark, workplace: Path) -> None:
     assert ("mypkg.block:Block", {"scale": "2.0"}) == (original.name, original.constants)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("model_here")
 def test_bad_inputs_end_with_2(stark: Stark) -> None:
     ended = stark("capture", "mypkg.block:Block", "--inputs", "mypkg.block:other")
 
@@ -72,7 +72,7 @@ def test_bad_inputs_end_with_2(stark: Stark) -> None:
     assert "error: mypkg.block:other gives a int" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("model_here")
 def test_evaluate_takes_a_module(stark: Stark, executor: FakeExecutor, workplace: Path) -> None:
     (workplace / "kernel.py").write_text(candidate_source(GOOD))
 
@@ -81,7 +81,7 @@ def test_evaluate_takes_a_module(stark: Stark, executor: FakeExecutor, workplace
     assert 0 == ended.code, ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("model_here")
 def test_optimize_takes_a_module(stark: Stark, executor: FakeExecutor) -> None:
     options = ("--model", "exec:sh model.sh", "--attempts", "1", "--language", "cpp")
 
@@ -98,15 +98,22 @@ def test_inputs_are_asked_for_and_refused_for_files(stark: Stark) -> None:
 
 
 @pytest.mark.slow
-def test_training_mode_is_printed(stark: Stark, executor: FakeExecutor) -> None:
-    inputs = ("--inputs", "mypkg.block:example")
-    options = ("--model", "exec:sh model.sh", "--attempts", "1", "--language", "cpp")
-
-    named = stark("capture", "mypkg.block:net", *inputs)
-    made = stark("optimize", "mypkg.block:factory", *inputs, *options)
-    trained = stark("optimize", "mypkg.block:factory", *inputs, *options, "--backward")
+def test_training_mode_is_printed_once(stark: Stark) -> None:
+    named = stark("capture", "mypkg.block:net", "--inputs", "mypkg.block:example")
 
     assert "mode: train(): kernels are verified for that mode only" in named.err
     assert "ModeWarning" not in named.err
+
+
+@pytest.mark.usefixtures("model_here")
+def test_what_a_function_makes_is_in_training_mode_for_gradients_only(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    options = ("--model", "exec:sh model.sh", "--attempts", "1", "--language", "cpp")
+    optimize = ("optimize", "mypkg.block:factory", "--inputs", "mypkg.block:example", *options)
+
+    made = stark(*optimize)
+    trained = stark(*optimize, "--backward")
+
     assert "mode: train()" not in made.out
     assert "mode: train()" in trained.out

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,9 +67,18 @@ def test_the_list_is_not_longer_than_needed() -> None:
         assert any(re.fullmatch(pattern, command) for _, command in ALL), pattern
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test keeps what `prepared` made."""
+    return tmp_path_factory.mktemp("prepared") / "workplace"
+
+
 @pytest.fixture
-def prepared(workplace: Path, stark: Stark, executor: FakeExecutor) -> Iterator[Path]:
+def prepared(workplace: Path, stark: Stark, executor: FakeExecutor, kept: Path) -> Path:
     """A folder with what the commands name: problems, a kernel, a model, a run and two recordings."""
+    if kept.exists():
+        shutil.copytree(kept, workplace, symlinks=True, dirs_exist_ok=True)
+        return workplace
     problem = guide_example(language("cpp")).problem.source
     for name in ("my_problem", "my_block"):
         (workplace / f"{name}.py").write_text(problem)
@@ -83,21 +91,15 @@ def prepared(workplace: Path, stark: Stark, executor: FakeExecutor) -> Iterator[
     for number in range(1, 40):
         reply = f"```python\n{candidate_source(GOOD)}```\n"
         (workplace / f"reply-{number}.md").write_text(reply)
-    ended = stark(
-        "optimize",
-        "my_problem.py",
-        "--attempts",
-        "1",
-        "--model",
-        "exec:sh model.sh",
-        "--output",
-        "k.py",
-    )
+    asking = ("--attempts", "1", "--model", "exec:sh model.sh", "--output", "k.py")
+    ended = stark("optimize", "my_problem.py", *asking)
     assert 0 == ended.code, ended.err
-    yield workplace
+    shutil.copytree(workplace, kept, symlinks=True)
+    return workplace
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_pictures")  # tests/cli/test_whole_path.py has them drawn
 @pytest.mark.parametrize(
     "command", dict.fromkeys(command for _, command in ALL if not listed(command))
 )

@@ -76,7 +76,7 @@ def test_a_process_that_dies_is_reported(stark: Stark) -> None:
     assert "error: the process that runs users:dies ended with code 3" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("model_here")
 def test_a_model_that_cannot_be_loaded_is_one_sentence(stark: Stark) -> None:
     ended = stark("hotspots", "users:Absent", "--inputs", "users:example")
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from chat_server import ChatServer
 from model_samples import OpenHosted, Waits
-from pydantic_ai.providers.openrouter import OpenRouterProvider
 
 from stark.models.catalog import CATALOG
 from stark.models.provider import ProviderModel
@@ -43,7 +42,8 @@ def hosted(chat_server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> OpenHost
 
     def open_hosted(provider: str, model: str, *args: object, **options: object) -> ProviderModel:
         if provider == "openrouter":
-            monkeypatch.setattr(OpenRouterProvider, "base_url", chat_server.url)
+            name = "pydantic_ai.providers.openrouter.OpenRouterProvider.base_url"
+            monkeypatch.setattr(name, chat_server.url)
         else:
             monkeypatch.setenv(BASE_URLS[provider], chat_server.url)
         options = {"backoff": Backoff(tries=1), **options}

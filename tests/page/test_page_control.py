@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ Ask = Callable[..., Any]
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """Asks a server whose jobs only wait to be stopped."""
+    # Where the shell of these tests has it ignored, no job could be stopped before its 30 s are over.
+    handled = signal.signal(signal.SIGINT, signal.default_int_handler)
     command = tmp_path / "python"
     command.write_text(COMMAND)
     command.chmod(0o755)
@@ -43,6 +46,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
             return client.post(f"/api/control{path}", json=body, headers=headers)
 
         yield asked
+    signal.signal(signal.SIGINT, handled)
 
 
 def first_job(ask: Ask, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

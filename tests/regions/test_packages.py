@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -11,12 +12,15 @@ from region_samples import find, without_gradients
 from stark.capturing.structure import structure_of
 from support.vision import make_importable
 
-make_importable()
-transformers = pytest.importorskip("transformers")
-timm = pytest.importorskip("timm")
+
+def package(name: str) -> Any:
+    """The package, imported when a test needs it: that takes seconds, and every worker collects this file."""
+    make_importable()
+    return pytest.importorskip(name)
 
 
 def tiny_llama(layers: int) -> torch.nn.Module:
+    transformers = package("transformers")
     config = transformers.LlamaConfig(
         vocab_size=512,
         hidden_size=64,
@@ -60,7 +64,7 @@ def test_generation_has_forms_of_prefill_and_of_decoding() -> None:
 
 def test_stochastic_depth_does_not_tell_layers_apart_in_eval_mode() -> None:
     """The first block has none, and the others have increasing probabilities."""
-    model = timm.create_model("convnext_atto", drop_path_rate=0.2).eval()
+    model = package("timm").create_model("convnext_atto", drop_path_rate=0.2).eval()
     first, second = model.stages[2].blocks[:2]
 
     assert structure_of(first) == structure_of(second)
@@ -71,7 +75,7 @@ def test_stochastic_depth_does_not_tell_layers_apart_in_eval_mode() -> None:
 
 @pytest.mark.slow
 def test_the_blocks_of_a_convnext_are_regions_by_their_stage() -> None:
-    model = timm.create_model("convnext_atto", num_classes=10).eval()
+    model = package("timm").create_model("convnext_atto", num_classes=10).eval()
     found = find(model, without_gradients(model, torch.randn(1, 3, 64, 64)))
 
     blocks = [r for r in found.regions if r.name.endswith(":ConvNeXtBlock")]

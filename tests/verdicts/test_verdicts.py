@@ -5,13 +5,15 @@ Where it does not do so yet, the kernel's docstring says why, and the test fails
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 pytest.importorskip("torch")
 
 from support.verdicts import Bench, Kernel, Result, kernels
+
+pytestmark = pytest.mark.slow
 
 KERNELS = kernels()
 HONEST = [kernel for kernel in KERNELS if kernel.honest]
@@ -20,32 +22,23 @@ DIAGNOSED = [kernel for kernel in WRONG if not kernel.today and not kernel.meets
 
 
 class Benches:
-    """Judges each kernel once; keeps the problem that was needed last."""
+    """Judges all kernels of a problem when one is asked for, since to prepare it takes as long as a kernel."""
 
     def __init__(self) -> None:
-        self.bench: Bench | None = None
-        self.name = ""
         self.results: dict[Kernel, Result] = {}
 
     def result(self, kernel: Kernel) -> Result:
         if kernel not in self.results:
-            if kernel.problem != self.name:
-                self.close()
-                self.bench, self.name = Bench(kernel.problem), kernel.problem
-            assert self.bench is not None
-            self.results[kernel] = self.bench.judge(kernel)
+            with closing(Bench(kernel.problem)) as bench:
+                for each in KERNELS:
+                    if each.problem == kernel.problem:
+                        self.results[each] = bench.judge(each)
         return self.results[kernel]
-
-    def close(self) -> None:
-        if self.bench is not None:
-            self.bench.close()
 
 
 @pytest.fixture(scope="module")
-def benches() -> Iterator[Benches]:
-    found = Benches()
-    yield found
-    found.close()
+def benches() -> Benches:
+    return Benches()
 
 
 def marked(found: list[Kernel], reason: str) -> list[object]:

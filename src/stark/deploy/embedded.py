@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from importlib.resources import files
 
 FILES = (
@@ -22,6 +23,7 @@ def guard_file(name: str, package: str = "stark.deploy") -> str:
     return re.sub(r"from stark\.(deploy|capturing)\.", f"from {package.removesuffix('.')}.", text)
 
 
+@cache
 def guard_source() -> str:
     """All files as one module."""
     return "".join(_without_imports(guard_file(name), first=name == FILES[0]) for name in FILES)

@@ -96,13 +96,13 @@ def executor_of(*actors: Any) -> RayExecutor:
     executor._judges = [
         ActorJudge(lambda each=each: Handle(each), lambda _: None, {}) for each in actors
     ]
-    executor._starts = [asyncio.create_task(cluster._start(judge)) for judge in executor._judges]
+    executor._starts = [asyncio.create_task(judge.start()) for judge in executor._judges]
     return executor
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "LOST_PAUSE_S", 0.01)
+    monkeypatch.setattr(engine, "LOST_PAUSE_S", 0.01)
     monkeypatch.setattr(cluster, "NOTICE_AFTER_S", 0.05)
 
 

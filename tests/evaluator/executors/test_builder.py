@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from stark.core.toolchain import Toolchain
 from stark.evaluator.executors import builder, builders, engine
 from stark.evaluator.executors.builder import Builder
 from stark.evaluator.executors.builders import Builders
@@ -38,7 +39,7 @@ async def test_a_builder_that_nobody_pings_ends_after_its_build(
     monkeypatch.setattr(engine, "ray", lambda: ray)
     monkeypatch.setattr(engine, "PING_S", 0.02)
     actor = Builder(1, [sys.executable, str(service)])
-    assert (await actor.greet()).error == ""
+    assert isinstance((await actor.greet()).toolchain, Toolchain)
     monkeypatch.setattr(engine, "IDLE_S", 0.2)
 
     answer = await actor.build(b"{}\n")

@@ -19,7 +19,7 @@ pytest.importorskip("ray.cluster_utils")
 from stark.core.evaluation import BuildFailed, Correct
 from stark.core.judging import Limits
 from stark.core.toolchain import Toolchain
-from stark.evaluator.executors import cluster
+from stark.evaluator.executors import cluster, engine
 from stark.evaluator.executors.cluster import RayExecutor
 from stark.languages import language
 from support.candidates import FAULTS, PROBLEM, as_candidate
@@ -55,7 +55,7 @@ def three_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("STARK_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(cluster, "LOST_PAUSE_S", 0.2)
+        patch.setattr(engine, "LOST_PAUSE_S", 0.2)
         patch.setattr(cluster, "NAMESPACE", "building")
         nodes = ray.cluster_utils.Cluster()
         nodes.add_node(num_cpus=0, include_dashboard=False)

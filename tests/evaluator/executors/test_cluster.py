@@ -20,7 +20,7 @@ from stark.benches.report import make_report
 from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Correct, Crashed
 from stark.core.judging import Limits
-from stark.evaluator.executors import FolderExecutor, actor_judge, cluster, serve_folder
+from stark.evaluator.executors import FolderExecutor, actor_judge, cluster, engine, serve_folder
 from stark.evaluator.executors.cluster import RayExecutor
 from stark.evaluator.executors.judges import CommandsExecutor
 from stark.store import Store
@@ -39,7 +39,7 @@ def two_nodes() -> Iterator[Any]:
     """A cluster whose head has no processors for judges, and a node that has two."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setattr(cluster, "LOST_PAUSE_S", 0.2)
+        patch.setattr(engine, "LOST_PAUSE_S", 0.2)
         nodes = ray.cluster_utils.Cluster()
         soon = {
             "health_check_initial_delay_ms": 300,

@@ -66,10 +66,10 @@ def test_a_builder_that_judges_cannot_use_is_explained_in_a_sentence() -> None:
     newer = TOOLCHAIN.model_copy(update={"versions": {"a C++ compiler": "c++ 13.1"}})
     elsewhere = TOOLCHAIN.model_copy(update={"cpu": "Another CPU"})
 
-    assert Builds("n", newer, "").fault(hello(DEVICE)) == (
+    assert Builds("n", newer).fault(hello(DEVICE)) == (
         "judges do not use it, because a C++ compiler is c++ 13.1 there and c++ 12.2 here; "
         "use the same image on every node"
     )
-    assert Builds("n", elsewhere, "").fault(hello(DEVICE)) is None
-    assert "the CPU is Another CPU there" in (Builds("n", elsewhere, "").fault(hello(CPU)) or "")
-    assert Builds("n", None, "no torch").fault(hello(CPU)) == "no torch"
+    assert Builds("n", elsewhere).fault(hello(DEVICE)) is None
+    assert "the CPU is Another CPU there" in (Builds("n", elsewhere).fault(hello(CPU)) or "")
+    assert Builds("n", "no torch").fault(hello(CPU)) == "no torch"

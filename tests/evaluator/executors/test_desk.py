@@ -19,7 +19,7 @@ async def asked(desk: Desk) -> bytes:
 
 async def test_a_desk_without_builders_hangs_up_until_a_driver_brings_one() -> None:
     async def greet() -> Builds:
-        return Builds("a node", TOOLCHAIN, "")
+        return Builds("a node", TOOLCHAIN)
 
     async def build(request: bytes) -> bytes:
         return b"built for " + request

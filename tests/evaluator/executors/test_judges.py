@@ -33,14 +33,26 @@ def fake_judge(folder: Path) -> list[str]:
 
 
 @pytest.mark.judge
-async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost_or_left_behind(
+async def test_a_judge_says_that_it_waits_and_one_that_dies_is_replaced_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In one test, since a judge takes seconds to start."""
     pytest.importorskip("torch")
+    monkeypatch.setenv("STARK_CACHE", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
+    told: list[str] = []
+    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1), on_notice=told.append)
     assert isinstance(executor, CommandsExecutor)
-    await executor.describe(PROBLEM)
+
+    another = DeviceLock(locks_below(tmp_path), f"cpu-{platform.node()}", 0, lambda _: None)
+    with another.turn():
+        described = asyncio.create_task(executor.describe(PROBLEM))
+        while not told:
+            assert not described.done()
+            await asyncio.sleep(0.05)
+    await described
+    assert ["waiting for another judge on cpu", ""] == told
+
     (folder,) = tmp_path.glob("stark-judge-*")
     candidates = [as_candidate("cpp", FAULTS["honest"][0] + f"\n# {n}") for n in range(3)]
     waiting = [asyncio.create_task(executor.evaluate(PROBLEM, c)) for c in candidates]
@@ -52,9 +64,9 @@ async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost_or_left_behind(
 
     assert all(isinstance(found, Correct) for found in await asyncio.gather(*waiting))
     await nothing_is_left_of(folder)
-    (another,) = tmp_path.glob("stark-judge-*")
+    (replacement,) = tmp_path.glob("stark-judge-*")
     await executor.close()
-    await nothing_is_left_of(another)
+    await nothing_is_left_of(replacement)
 
 
 async def nothing_is_left_of(folder: Path) -> None:
@@ -198,31 +210,6 @@ async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> N
 
     assert ["waiting for another judge on cpu"] == first
     assert [*first, ""] == told  # a judge that ended waits for nothing
-
-
-@pytest.mark.judge
-async def test_a_judge_says_that_it_waits_for_another_one_and_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.setenv("STARK_CACHE", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    told: list[str] = []
-    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1), on_notice=told.append)
-
-    another = DeviceLock(locks_below(tmp_path), f"cpu-{platform.node()}", 0, lambda _: None)
-    with another.turn():
-        described = asyncio.create_task(executor.describe(PROBLEM))
-        while not told:
-            assert not described.done()
-            await asyncio.sleep(0.05)
-    await described
-    first = list(told)
-    (folder,) = tmp_path.glob("stark-judge-*")
-    await executor.close()
-
-    assert ["waiting for another judge on cpu", ""] == first
-    await nothing_is_left_of(folder)
 
 
 async def test_a_command_that_does_not_exist() -> None:

@@ -12,7 +12,7 @@ import fcntl
 import mmap
 import os
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 import torch
 
@@ -117,13 +117,5 @@ def _mapped(descriptor: int, size: int) -> torch.Tensor:
 
 def bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
     """These bytes of a GPU's memory as a tensor."""
-
-    class Exported:
-        __cuda_array_interface__: dict[str, Any] = {  # noqa: RUF012  (the protocol prescribes it)
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (pointer, False),
-            "version": 3,
-        }
-
-    return torch.as_tensor(Exported(), device=device)
+    form = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 3}
+    return torch.as_tensor(SimpleNamespace(__cuda_array_interface__=form), device=device)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -135,11 +136,7 @@ class ForwardBackward:
         plain = [each.detach() if isinstance(each, torch.Tensor) else each for each in outputs]
         if len(outputs) != self._wanted.outputs:
             return plain
-        attached = {
-            number
-            for number, each in enumerate(outputs)
-            if isinstance(each, torch.Tensor) and each.requires_grad
-        }
+        attached = {n for n, each in enumerate(outputs) if getattr(each, "requires_grad", False)}
         expected = set(self._wanted.differentiable)
         pairs = list(enumerate(zip(gradients, self._wanted.present, strict=True)))
         fault = GradientFault(
@@ -178,27 +175,20 @@ class ForwardBackward:
 
     def _frozen(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
         """The inputs' gradients while parameters require none, and the parameters' while inputs require none."""
-        count = len(leaves) + len(self._parameters)
-        return self._in_parts(
-            given, cotangents, leaves, [range(len(leaves)), range(len(leaves), count)]
-        )
+        return self._in_parts(given, cotangents, leaves, lambda number: number < len(leaves))
 
     def _alone(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
         """Each gradient while nothing else requires one."""
-        count = len(leaves) + len(self._parameters)
-        return self._in_parts(given, cotangents, leaves, [[number] for number in range(count)])
+        return self._in_parts(given, cotangents, leaves, lambda number: number)
 
     def _in_parts(
-        self,
-        given: list[Any],
-        cotangents: Tensors,
-        leaves: Tensors,
-        parts: Sequence[Sequence[int]],
+        self, given: list[Any], cotangents: Tensors, leaves: Tensors, part_of: Callable[[int], int]
     ) -> list[object]:
+        """The gradients that are in one part, by their numbers, are taken together."""
         sources: list[Source] = [*leaves, *self._parameters]
         found: list[Source] = [None] * len(sources)
         outputs: list[object] = []
-        for part in filter(len, parts):
+        for part in (list(numbers) for _, numbers in groupby(range(len(sources)), part_of)):
             with _only(sources, part):
                 outputs = self._outputs(given)
                 gradients = self._gradients(outputs, cotangents, leaves)
@@ -263,12 +253,14 @@ REFUSED_SAVED = ("modified by an inplace operation", "has been modified inplace"
 forward of an autograd.Function."""
 
 
-def as_leaves(tensors: Tensors, wanted: Gradients) -> list[torch.Tensor]:
-    """The tensors, those whose gradients are taken as leaves that share memory with them.
+def as_leaves(tensors: Tensors, wanted: Gradients | None) -> list[torch.Tensor]:
+    """The tensors, those whose gradients are taken, if any, as leaves that share memory with them.
 
     Each has a version of its own. Views of one block have one version, so a change of one input in place would invalidate
     all that were saved for backward.
     """
+    if wanted is None:
+        return list(tensors)
     return [
         each.data.requires_grad_() if number in wanted.inputs else each.data
         for number, each in enumerate(tensors)
@@ -319,11 +311,8 @@ def _changed_meanwhile(tensor: torch.Tensor) -> Iterator[None]:
 @contextmanager
 def _only(sources: Sequence[Source], chosen: Sequence[int]) -> Iterator[None]:
     """Let only the chosen sources require gradients."""
-    off = [
-        one
-        for number, one in enumerate(sources)
-        if number not in chosen and one is not None and one.requires_grad
-    ]
+    others = [each for number, each in enumerate(sources) if number not in chosen]
+    off = [each for each in others if each is not None and each.requires_grad]
     for each in off:
         each.requires_grad_(False)
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -68,7 +68,7 @@ def _watched(name: str, value: object) -> object | None:
     """What records calls in place of an extension or one of its functions; None for anything else."""
     ffi = sys.modules.get("tvm_ffi")
     if ffi is not None and isinstance(value, ffi.Function):
-        return _Function(name, value)
+        return _recording(name, value)
     of_torch = isinstance(value, ModuleType) and str(getattr(value, "__file__", "")).endswith(".so")
     if of_torch or (ffi is not None and isinstance(value, ffi.Module)):
         return _Extension(value)
@@ -83,15 +83,12 @@ class _Extension:
 
     def __getattr__(self, name: str) -> object:
         value = getattr(self._extension, name)
-        return _Function(name, value) if callable(value) else value
+        return _recording(name, value) if callable(value) else value
 
 
-class _Function:
-    """A function that records its calls."""
+def _recording(name: str, function: Callable[..., object]) -> Callable[..., object]:
+    def call(*args: Any, **kwargs: Any) -> object:
+        with _recorded(COMPILED + name):
+            return function(*args, **kwargs)
 
-    def __init__(self, name: str, function: Any) -> None:
-        self._name, self._function = COMPILED + name, function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _recorded(self._name):
-            return self._function(*args, **kwargs)
+    return call

@@ -11,10 +11,7 @@ OUT_OF_MEMORY = 2
 
 
 class Driver:
-    """Functions of the CUDA driver. They need a CUDA context.
-
-    Each raises torch.OutOfMemoryError, or RuntimeError with the function's name.
-    """
+    """Functions that need a CUDA context. Each raises torch.OutOfMemoryError, or RuntimeError with its name."""
 
     class _Handle(ctypes.Structure):
         _fields_ = [("bytes", ctypes.c_char * 64)]
@@ -58,12 +55,8 @@ class Driver:
     def allocation_of(self, pointer: int) -> tuple[int, int]:
         """The address and the size of the allocation that an address lies in."""
         base, size = ctypes.c_uint64(), ctypes.c_size_t()
-        self._call(
-            "cuMemGetAddressRange_v2",
-            ctypes.byref(base),
-            ctypes.byref(size),
-            ctypes.c_uint64(pointer),
-        )
+        found = ctypes.byref(base), ctypes.byref(size)
+        self._call("cuMemGetAddressRange_v2", *found, ctypes.c_uint64(pointer))
         return base.value, size.value
 
     def wait_until(self, stream: int, address: int, value: int) -> None:

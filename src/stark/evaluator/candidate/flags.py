@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import reduce
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -24,12 +24,11 @@ class _Setting(NamedTuple):
 
 def _attribute(path: str) -> _Setting:
     """A setting that is an attribute below `torch.backends`, which older versions may lack."""
-    owner, _, name = path.rpartition(".")
-
-    def holder() -> Any:
-        return reduce(getattr, filter(None, owner.split(".")), torch.backends)
-
-    return _Setting(lambda: getattr(holder(), name), lambda value: setattr(holder(), name, value))
+    owner, _, name = f"backends.{path}".rpartition(".")
+    holder = attrgetter(owner)
+    return _Setting(
+        lambda: getattr(holder(torch), name), lambda value: setattr(holder(torch), name, value)
+    )
 
 
 SETTINGS = {

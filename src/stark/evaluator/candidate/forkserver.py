@@ -55,15 +55,15 @@ class Forkserver:
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
 
-    def serve(self) -> None:
-        """Answer requests until the judge closes its end."""
+    def run(self, folder: str) -> NoReturn:
+        """Serve until the judge closes its end. Then kill all children, remove the folder and end this process."""
         kernel.adopt_orphans()
-        while True:
-            try:
-                request, descriptors = self.channel.receive_with_descriptors()
-            except ChannelClosed:
-                return
-            self.channel.send(self._answer(request, descriptors))
+        with contextlib.suppress(ChannelClosed):
+            while True:
+                self.channel.send(self._answer(*self.channel.receive_with_descriptors()))
+        self.kill_all()
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)  # at once: the judge waits, and torch takes half a second to be taken apart
 
     def _answer(self, request: Message, descriptors: list[int]) -> Message:
         if request["do"] == "sandbox":
@@ -86,7 +86,7 @@ class Forkserver:
         if pid == 0:
             try:
                 self.channel.close()
-                run(Channel(descriptor), self.offered, folder)
+                Forkserver(Channel(descriptor), self.offered).run(folder)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
@@ -194,20 +194,8 @@ def _end_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def run(channel: Channel, layers: dict[Layer, str | None], folder: str) -> NoReturn:
-    """Serve a channel until it closes. Then kill all children, remove the folder and end this process."""
-    server = Forkserver(channel, layers)
-    server.serve()
-    server.kill_all()
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)  # at once: the judge waits, and torch takes half a second to be taken apart
-
-
 def main() -> None:
-    """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`.
-
-    Runs until the judge ends, even if the judge is killed. Then kills all children and removes FOLDER.
-    """
+    """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`. Outlives a killed judge."""
     _, descriptor, folder, *modules = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
@@ -217,7 +205,7 @@ def main() -> None:
             "a preloaded module initialized CUDA, so CUDA fails in forked children; do not preload that module"
         )
     view.of_machine(), view.gpus()  # cached here, so that no child has to look them up
-    run(Channel(int(descriptor)), offered(), folder)
+    Forkserver(Channel(int(descriptor)), offered()).run(folder)
 
 
 if __name__ == "__main__":

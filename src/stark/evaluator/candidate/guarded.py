@@ -36,8 +36,7 @@ def guarded(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.numel() == 0:
         return tensor
     place = Slot.of(torch.empty_like(tensor, device="meta"))
-    size = place.size
-    page = mmap.PAGESIZE
+    size, page = place.size, mmap.PAGESIZE
     guard = -(-min(max(size, LEAST_BYTES), MOST_BYTES) // page) * page
     memory = mmap.mmap(-1, guard + size + guard)
     _kept.append(memory)
@@ -56,11 +55,8 @@ def guarded(tensor: torch.Tensor) -> torch.Tensor:
 def print_unchecked(folder: Path) -> None:
     """Print the name of each library in a program's folder that it has loaded and that was built without the checks."""
     mapped = (line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines())
-    inside = f"{folder.resolve()}/"
-    for path in sorted({parts[5] for parts in mapped if len(parts) == 6 and "x" in parts[1]}):
-        if not path.startswith(inside):
-            continue
-        file = Path(path)
+    files = {Path(parts[5]) for parts in mapped if len(parts) == 6 and "x" in parts[1]}
+    for file in sorted(file for file in files if file.is_relative_to(folder.resolve())):
         if not file.is_file() or b"__asan_" not in file.read_bytes():
             _say(f"{UNCHECKED} {file.name}")
 

@@ -110,7 +110,6 @@ def _alone(call: Callable[[], object], batch: int, seconds: float) -> float | No
 
 
 def _clocked(call: Callable[[], object], count: int) -> float:
-    """The seconds of `count` calls."""
     begin = time.perf_counter()
     for _ in range(count):
         call()

@@ -62,6 +62,22 @@ class _IgnoresBytecode(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
+def open_device(device: torch.device, memory_fraction: float) -> None:
+    """Create a GPU's context. torch may allocate this fraction of the GPU's memory."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.set_per_process_memory_fraction(memory_fraction, device)
+        torch.zeros(1, device=device)
+
+
+def built(kind: Any, arguments: Sequence[Any], device: torch.device, seed: int) -> Any:
+    """A module of this class, built with a random seed on a device."""
+    seed_torch(seed)
+    with device:
+        module = kind(*arguments)
+    return module.to(device)
+
+
 def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> Message:
     """Load the reference's weights by name, or by order if no name matches and all shapes do.
 
@@ -72,13 +88,10 @@ def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> M
     if renamed:
         given = {renamed[name]: weight for name, weight in given.items()}
     found = model.load_state_dict(given, strict=False)
-    for name, own in model.state_dict(keep_vars=True).items():
-        if (
-            name in given
-            and not given[name].is_contiguous()
-            and own.stride() != given[name].stride()
-        ):
-            own.data = given[name].to(own.dtype, copy=True)
+    own = model.state_dict(keep_vars=True)
+    for name in own.keys() & given.keys():
+        if not given[name].is_contiguous() and own[name].stride() != given[name].stride():
+            own[name].data = given[name].to(own[name].dtype, copy=True)
     return {
         "missing": list(found.missing_keys)[:20],
         "unexpected": list(found.unexpected_keys)[:20],

@@ -22,9 +22,9 @@ Leaves = list[object]
 
 
 class Queue:
-    """The queue of one program. `outputs` are tensors without memory, with the strides of the reference's outputs."""
+    """The queue of one program. `outputs` have the forms and strides of the reference's outputs; their offsets do not count."""
 
-    def __init__(self, block: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
+    def __init__(self, block: torch.Tensor, outputs: Sequence[Slot]) -> None:
         self._driver = Driver()
         self._begin, self._end = block.data_ptr(), block.data_ptr() + block.numel()
         self._outputs = outputs
@@ -88,8 +88,8 @@ class Queue:
             return None
 
 
-def _written(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _written(output: Slot) -> tuple[torch.Tensor, torch.Tensor]:
     """A tensor like a result of the reference, and its memory as a plain tensor."""
-    elements = Slot.of(output).size // output.dtype.itemsize
+    elements = output.size // output.dtype.itemsize
     memory = torch.ones(elements, dtype=output.dtype, device="cuda")
-    return memory.as_strided(output.shape, output.stride()), memory
+    return memory.as_strided(output.shape, output.stride), memory

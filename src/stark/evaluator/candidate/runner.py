@@ -11,6 +11,8 @@ import gc
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
@@ -30,10 +32,12 @@ from stark.evaluator.candidate.compiled import named
 from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.program import (
     alike,
+    built,
     filled,
     give_weights,
     import_file,
     leaves_of,
+    open_device,
     parameters_named,
     seed_torch,
     with_floats,
@@ -54,11 +58,7 @@ CHECK_ELEMENTS = 1 << 23
 
 
 class Runner:
-    """One program in one process.
-
-    In a build, the only request is `build`. Otherwise requests come in this order: `attach`,
-    `import`, `load`, then any others.
-    """
+    """One program in one process. Requests: `build` alone, or `attach`, `import`, `load` in this order, then any others."""
 
     queue: Queue
     """On a GPU, the calls that wait for the judge's gates."""
@@ -143,14 +143,10 @@ class Runner:
     def _attach(self, request: Message) -> Message:
         """Open the device, map the judge's memory and lock the sandbox before any of the program's code runs."""
         self.device = torch.device(request["device"])
+        open_device(self.device, request["memory_fraction"])
         if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
-            torch.cuda.init()
-            torch.cuda.set_per_process_memory_fraction(request["memory_fraction"], self.device)
-            torch.zeros(1, device=self.device)
-            self.flush = torch.empty(
-                request["flush_bytes"] // 4, dtype=torch.int32, device=self.device
-            )
+            elements = request["flush_bytes"] // 4
+            self.flush = torch.empty(elements, dtype=torch.int32, device=self.device)
         block = open_arena(request["arena_size"], self.device, request["arena_handle"], self.arena)
         if request["module"] is not None:  # the arguments are pickled with the problem's classes
             import_file(request["module"]["name"], Path(request["module"]["path"]))
@@ -158,18 +154,14 @@ class Runner:
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
         self.gradients, self.changes = given["gradients"], given["changes"]
-        self.inputs = [
-            filled(given["arguments"], self._leaves([place.view(block) for place in places]))
-            for places in given["inputs"]
-        ]
+        for places in given["inputs"]:
+            tensors = as_leaves([place.view(block) for place in places], self.gradients)
+            self.inputs.append(filled(given["arguments"], tensors))
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
         if self.device.type == "cuda":
             self.orders = given["orders"]
-            forms = zip(self.outputs[0], self.orders, strict=True)
-            self.queue = Queue(
-                block,
-                [torch.empty_strided(o.shape, s, dtype=o.dtype, device="meta") for o, s in forms],
-            )
+            places = zip(given["outputs"][0], self.orders, strict=True)
+            self.queue = Queue(block, [replace(place, stride=order) for place, order in places])
         self.lock()
         if self.device.type == "cuda":
             _check_device(self.device)
@@ -178,10 +170,8 @@ class Runner:
 
     def _load(self, request: Message) -> Message:
         """Build the module with the judge's random seed and give it the reference's weights."""
-        seed_torch(request["seed"])
-        with self.device:
-            model = getattr(self.module, request["class"])(*self.init_arguments)
-        model = model.to(self.device)
+        kind = getattr(self.module, request["class"])
+        model = built(kind, self.init_arguments, self.device, request["seed"])
         answer = give_weights(model, self.state)
         self.model, self.call = model, self._called(model, model)
         if isinstance(self.call, Stateful):
@@ -202,10 +192,6 @@ class Runner:
         """Wrap the loaded module in `torch.compile`. The next call compiles it."""
         self.call = self._called(torch.compile(self.model, mode=request["mode"]), self.model)
         return {}
-
-    def _leaves(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The inputs' tensors, as leaves where their gradients are taken."""
-        return tensors if self.gradients is None else as_leaves(tensors, self.gradients)
 
     def _called(self, forward: Any, model: Any) -> Any:
         """What a call calls. `forward` is the module itself, or the module compiled."""
@@ -233,7 +219,6 @@ class Runner:
         return {"odd": self._odd()}
 
     def _made(self, slot: int, mode: str | None, floats: list[float] | None = None) -> object:
-        """What a call on a slot's inputs returns, with other floats among its arguments if there are any."""
         given = self.inputs[slot]
         if floats is not None:
             given = with_floats(given, floats)
@@ -286,10 +271,7 @@ class Runner:
         return []
 
     def _time_freely(self, _: Message) -> Message:
-        """On a GPU, make a call on the first slot without a gate, timed by events of this process.
-
-        The judge asks this only of references.
-        """
+        """On a GPU, make a call on the first slot without a gate, timed by events of this process. For references only."""
         self.flush.zero_()
         with self.queue.marked():
             self.call(*self.inputs[0])
@@ -300,17 +282,13 @@ class Runner:
 
         On a GPU, the L2 cache is flushed before each call.
         """
+        how = self.device, request["calls"]
         if self.device.type == "cuda":
-            summary = profiled(
-                lambda: self.call(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
-            )
-            return {"profile": summary}
-        once: Message = {"empty": False}
+            call = partial(self.call, *self.inputs[0])
+            return {"profile": profiled(call, self.flush.zero_, *how)}
         with named(vars(self.module), vars(self.model)):
-            summary = profiled(
-                lambda: self._time_once(once), lambda: None, self.device, request["calls"]
-            )
-        return {"profile": summary}
+            call = partial(self._time_once, {"empty": False})
+            return {"profile": profiled(call, lambda: None, *how)}
 
     def _written(self, returned: object) -> list[object]:
         """The leaves of a call's result, with views (transposed, conjugated or negated tensors) materialized.
@@ -351,10 +329,7 @@ class Runner:
 
 
 def _check_device(device: torch.device) -> None:
-    """Allocate, launch a kernel and record an event, as programs do.
-
-    Raises RuntimeError if the locked sandbox prevents it.
-    """
+    """Allocate, launch a kernel and record an event, as programs do. Raises RuntimeError if the locked sandbox prevents it."""
     try:
         done = torch.cuda.Event()
         found = torch.ones(CHECK_ELEMENTS, device=device).sum()

@@ -85,10 +85,7 @@ class Stateful:
         self._kept = [(own, [each.clone() for each in own]) for own in kinds.values()]
 
     def restore(self) -> None:
-        """Give the module its own tensors, with the values that are kept.
-
-        Versions stay: backward may need what an earlier forward saved.
-        """
+        """Give the module its own tensors, with the values that are kept. Versions stay: backward may need what was saved."""
         for (owner, name), own, memory in zip(self._places, self._own, self._memory, strict=True):
             if getattr(owner, name, None) is not own:
                 setattr(owner, name, own)

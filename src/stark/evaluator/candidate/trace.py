@@ -46,17 +46,11 @@ def device_summary(trace: Iterable[Event]) -> dict[str, Any]:
     # A launch is an event of the CUDA runtime or driver. Its `correlation` equals that of the work on the device, and
     # its `External id` that of the operator. Launches outside any operator have an id that belongs to no operator.
     operators = {e["args"].get("External id"): e["name"] for e in events if e["cat"] == "cpu_op"}
-    launches = {
-        e["args"].get("correlation"): e["args"].get("External id")
-        for e in events
-        if e["cat"] in LAUNCHING
-    }
-    ran = [
-        event
-        for event in events
-        if event["cat"] in ON_DEVICE
-        and any(call["ts"] <= event["ts"] < _end(call) for call in calls)
-    ]
+    launching = (e["args"] for e in events if e["cat"] in LAUNCHING)
+    launches = {given.get("correlation"): given.get("External id") for given in launching}
+    on_device = (event for event in events if event["cat"] in ON_DEVICE)
+    times = [(call["ts"], _end(call)) for call in calls]
+    ran = [event for event in on_device if any(begin <= event["ts"] < end for begin, end in times)]
     taken: dict[tuple[str, str | None], Entry] = {}
     for event in sorted(ran, key=lambda event: -event["dur"]):
         given = event["args"]
@@ -69,10 +63,7 @@ def device_summary(trace: Iterable[Event]) -> dict[str, Any]:
 
 
 def host_summary(trace: Iterable[Event]) -> dict[str, Any]:
-    """Summarize the self time of operators and named compiled functions on a CPU during the marked calls.
-
-    The entry `MARK` is the time outside all of them.
-    """
+    """Summarize the self time of operators and named compiled functions in marked calls; as `MARK`, the other time."""
     events = _events(trace)
     threads = {event.get("tid") for event in events if _is_call(event)}
     nested = [
@@ -110,7 +101,6 @@ def _summary(calls: int, entries: Iterable[Entry], busy_us: float) -> dict[str, 
 
 
 def _events(trace: Iterable[Event]) -> list[Event]:
-    """The events that took time."""
     return [
         {"cat": "", "args": {}, **event, "name": str(event.get("name"))[:MAX_NAME_CHARS]}
         for event in trace

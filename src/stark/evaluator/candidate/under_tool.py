@@ -34,9 +34,11 @@ from stark.evaluator.candidate.backward import ForwardBackward, Gradients, as_le
 from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.guarded import guarded, print_unchecked
 from stark.evaluator.candidate.program import (
+    built,
     give_weights,
     import_ahead,
     import_file,
+    open_device,
     parameters_named,
 )
 
@@ -55,18 +57,17 @@ def main() -> None:
     device = torch.device(request["device"])
     os.environ["TMPDIR"] = request["scratch"]  # the tool's library in this process writes there
     torch.set_grad_enabled(False)
-    _open(device, request["memory_fraction"])
+    open_device(device, request["memory_fraction"])
     problem = import_file("problem", Path(request["problem"]))
-    built_from = list(problem.get_init_inputs())
-    weights = _built(problem.Model, built_from, device, request["seed"]).state_dict()
-    arguments = _arguments(problem, device, request)
-    cotangents = _cotangents(request, device)
+    from_these = list(problem.get_init_inputs()), device, request["seed"]
+    weights = built(problem.Model, *from_these).state_dict()
+    given = _arguments(problem, device, request)
     _lock(request)
-    program = import_file("candidate", Path(request["program"]))
-    module = _built(program.ModelNew, built_from, device, request["seed"])
+    module = built(import_file("candidate", Path(request["program"])).ModelNew, *from_these)
     give_weights(module, weights)
-    call = _call(module, arguments, cotangents, weights, request)
-    _warm_up(call, request["warm"])
+    call = _call(module, *given, weights, request)
+    for _ in range(request["warm"]):
+        call()
     _profiled_call(call, device)
     if request["guarded"]:
         print_unchecked(Path(request["folder"]))
@@ -84,41 +85,25 @@ def _request(path: Path) -> dict[str, Any]:
     return request
 
 
-def _open(device: torch.device, memory_fraction: float) -> None:
-    """Create the device's context."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-        torch.cuda.set_per_process_memory_fraction(memory_fraction, device)
-        torch.zeros(1, device=device)
-
-
-def _built(kind: Any, arguments: list[Any], device: torch.device, seed: int) -> Any:
-    torch.manual_seed(seed)
-    with device:
-        return kind(*arguments).to(device)
-
-
-def _arguments(problem: Any, device: torch.device, request: dict[str, Any]) -> list[Any]:
-    """The problem's own inputs, on the device."""
+def _arguments(problem: Any, device: torch.device, request: dict[str, Any]) -> tuple[Any, Any]:
+    """The problem's own inputs, and cotangents; none unless the problem asks for gradients. All are on the device."""
     torch.manual_seed(request["seed"])
     with device:
-        given = problem.get_inputs()
-    found: list[Any] = pytree.tree_map_only(
-        torch.Tensor, lambda tensor: tensor.to(device), list(given)
-    )
-    return _guarded(found) if request["guarded"] else found
-
-
-def _guarded(arguments: list[Any]) -> list[Any]:
-    """The arguments with guarded copies of their tensors. A tensor given twice stays one tensor."""
+        inputs = list(problem.get_inputs())
+    cotangents = [
+        torch.randn(shape, dtype=getattr(torch, dtype), device=device)
+        for shape, dtype in request["cotangents"]
+    ]
     copies: dict[int, torch.Tensor] = {}
 
-    def copied(tensor: torch.Tensor) -> torch.Tensor:
+    def placed(tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor on the device, in guarded memory if that was asked for. One that is given twice stays one."""
         if id(tensor) not in copies:
-            copies[id(tensor)] = guarded(tensor)
+            there = tensor.to(device)
+            copies[id(tensor)] = guarded(there) if request["guarded"] else there
         return copies[id(tensor)]
 
-    found: list[Any] = pytree.tree_map_only(torch.Tensor, copied, arguments)
+    found: tuple[Any, Any] = pytree.tree_map_only(torch.Tensor, placed, (inputs, cotangents))
     return found
 
 
@@ -143,15 +128,6 @@ def _lock(request: dict[str, Any]) -> None:
     confine.lock(layers)
 
 
-def _cotangents(request: dict[str, Any], device: torch.device) -> list[torch.Tensor]:
-    """The cotangents; none unless the problem asks for gradients."""
-    found: list[Any] = [
-        torch.randn(shape, dtype=getattr(torch, dtype), device=device)
-        for shape, dtype in request["cotangents"]
-    ]
-    return _guarded(found) if request["guarded"] else found
-
-
 def _call(
     module: Any,
     arguments: list[Any],
@@ -169,11 +145,6 @@ def _call(
     chosen = [each for number, each in enumerate(leaves.values()) if number in wanted.inputs]
     parameters = parameters_named(module, weights, wanted.parameters)
     return partial(ForwardBackward(module, parameters, wanted), *given, [cotangents, chosen])
-
-
-def _warm_up(call: Callable[[], object], times: int) -> None:
-    for _ in range(times):
-        call()
 
 
 def _profiled_call(call: Callable[[], object], device: torch.device) -> None:

@@ -18,15 +18,10 @@ from stark.evaluator.executors.judges import JudgesExecutor
 from stark.evaluator.executors.starting import command, local
 from stark.evaluator.executors.worker import require_requests, serve_folder
 
-WITH_JUDGES: dict[str, Callable[[str, Limits, Tools], JudgesExecutor[Any]]] = {
+EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
     "local": local,
     "command": command,
     "ray": RayExecutor,
-}
-"""The executors that a worker can use."""
-
-EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
-    **WITH_JUDGES,
     "folder": FolderExecutor,
 }
 """Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
@@ -65,7 +60,12 @@ def open_executor(
     user (see `RequestingExecutor`). Only machines in whose kind `device_class` occurs, such as `H100`, are used.
     Raises UsageError for any other notation.
     """
-    name, rest = _parts(notation)
+    name, _, rest = notation.partition(":")
+    if name not in EXECUTORS or (name not in ("local", "ray") and not rest):
+        raise UsageError(
+            f"{notation!r} is not an executor; "
+            "use local, local:DEVICES, command:LINE, folder:PATH, ray or ray:ADDRESS"
+        )
     executor = EXECUTORS[name](rest, limits or Limits(), tools or Tools())
     if on_notice is not None:
         executor.on_notice = on_notice
@@ -79,21 +79,11 @@ def open_judges(notation: str) -> JudgesExecutor[Any]:
 
     Each request contains its own limits and tools. Raises UsageError for any other notation.
     """
-    name, rest = _parts(notation)
-    if name not in WITH_JUDGES:
+    if notation.startswith("folder:"):
         raise UsageError(
-            f"a worker cannot forward requests to {name!r}; "
+            "a worker cannot forward requests to 'folder'; "
             "use local, local:DEVICES, command:LINE or ray:ADDRESS as its executor"
         )
-    return WITH_JUDGES[name](rest, Limits(), Tools())
-
-
-def _parts(notation: str) -> tuple[str, str]:
-    """The executor's name and the text after the colon. Raises UsageError for an unknown name or a missing text."""
-    name, _, rest = notation.partition(":")
-    if name not in EXECUTORS or (name not in ("local", "ray") and not rest):
-        raise UsageError(
-            f"{notation!r} is not an executor; "
-            "use local, local:DEVICES, command:LINE, folder:PATH, ray or ray:ADDRESS"
-        )
-    return name, rest
+    judges = open_executor(notation)
+    assert isinstance(judges, JudgesExecutor)
+    return judges

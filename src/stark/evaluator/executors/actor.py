@@ -50,12 +50,11 @@ class Host(EndsWhenIdle):
     def __init__(self, device: str, threads: str | None, command: Sequence[str] | None) -> None:
         """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves."""
         super().__init__()
-        environment = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
-        self._desk = Desk()
-        environment.append(f"{SERVICE}={self._desk.socket}")
+        self._desk, self._said = Desk(), ""
+        own = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
         judge = command or [sys.executable, "-m", "stark.evaluator.judge", "--device", device]
-        self._judge = CommandJudge(["env", *environment, *judge], self._notice)
-        self._said = ""
+        line = ["env", *own, f"{SERVICE}={self._desk.socket}", *judge]
+        self._judge = CommandJudge(line, self._notice)
         self._ids = map(str, itertools.count(1))
         self._drivers: dict[str, float] = {}
         """When each driver was last heard of."""
@@ -65,16 +64,15 @@ class Host(EndsWhenIdle):
 
     async def greet(self, builders: Mapping[str, Any]) -> Greeting:
         """Start the judge, which these actors build for."""
-        said, error = "", ""
+        said = __version__, socket.gethostname()
         self._judge.failure = None
         with self._needed():
             try:
                 hello = (await self._judge.start()).hello
-                said = hello.model_dump_json()
-                await self._desk.open(builders, hello)
             except JudgeUnavailable as failure:
-                error = str(failure)
-        return Greeting(__version__, socket.gethostname(), said, error)
+                return Greeting(*said, "", str(failure))
+            await self._desk.open(builders, hello)
+        return Greeting(*said, hello.model_dump_json(), "")
 
     async def ask(self, driver: str, line: str, alone: bool) -> tuple[str, Load]:
         """Pass a request to the judge. The answer may be JudgeFailed.

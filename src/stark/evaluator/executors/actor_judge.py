@@ -11,10 +11,12 @@ from typing import Any
 
 from stark import __version__
 from stark.core.errors import JudgeDied, JudgeUnavailable
+from stark.evaluator.executors import engine
 from stark.evaluator.executors.actor import Greeting
 from stark.evaluator.executors.engine import PING_S, ray
 from stark.evaluator.executors.judges import CLOSED, Judge
 from stark.evaluator.protocol import Answer, AnyRequest, Hello, JudgeFailed, answer_adapter
+from stark.explain.numbers import first_line
 
 
 class ActorLost(Exception):
@@ -51,43 +53,45 @@ class ActorJudge(Judge):
         """Whether it takes requests."""
         return self.greeting is not None and self.failure is None
 
-    async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """See `Judge.ask`. Only for one that is ready. Raises ActorLost if it is lost, or its judge cannot start again."""
+    async def _ask(self, request: AnyRequest, alone: bool) -> Answer:
+        """Raises ActorLost, too, if the actor is lost or its judge cannot start again."""
         if not self.ready:
             raise self.failure or ActorLost("it was lost before it was asked")
-        self.open.append(request.problem.digest)
         try:
             asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
             try:
-                line, load = await asked
+                line, (self.others, self._kept) = await asked
             except asyncio.CancelledError:
                 ray().cancel(asked)
                 raise
         except ray().exceptions.RayError as error:
             self._lose()
-            raise ActorLost(first_line(error)) from error
-        finally:
-            self.open.remove(request.problem.digest)
-        self.others, self._kept = load
+            raise ActorLost(first_line(str(error))) from error  # without the actor's trace
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
             raise JudgeDied(answer.error, answer.machine)
         return answer
 
     async def start(self) -> None:
-        """See `Judge.start`. Waits until the cluster has a place for the actor. Raises Ray's errors too."""
-        async with self._starting:
-            if self.failure is not None:
-                raise self.failure
-            if self.greeting is None:
+        """Wait for a place in the cluster, and again whenever the actor is lost meanwhile, until it is ready or has failed."""
+        while self.failure is None and self.greeting is None:
+            try:
                 self._actor = self._create()
                 greeting = Greeting(*await self._actor.greet.remote(self._builders))
-                if (fault := _fault_of(greeting)) is not None:
-                    self.failure = JudgeUnavailable(fault)
-                    raise self.failure
-                self.greeting = greeting
-                self.device_class = Hello.model_validate_json(greeting.hello).device_class
-                self._pinging = asyncio.create_task(self._ping())
+            except ray().exceptions.RayError as error:
+                if "creation task" in str(error):
+                    self.failure = JudgeUnavailable(
+                        f"no actor starts in the Ray cluster: {str(error).strip().splitlines()[-1]}; "
+                        f"install stark-kernels[ray]=={__version__} and PyTorch for the Python of every node"
+                    )
+                await asyncio.sleep(engine.LOST_PAUSE_S)
+                continue
+            if (fault := _fault_of(greeting)) is not None:
+                self.failure = JudgeUnavailable(fault)
+                return
+            self.greeting = greeting
+            self.device_class = Hello.model_validate_json(greeting.hello).device_class
+            self._pinging = asyncio.create_task(self._ping())
 
     async def close(self) -> None:
         """See `Judge.close`. The actor stays for other drivers, and ends by itself when none pings it."""
@@ -121,9 +125,3 @@ def _fault_of(greeting: Greeting) -> str | None:
             "install the same version on every node"
         )
     return f"on the node {greeting.node}, {greeting.error}" if greeting.error else None
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of Ray's says, without the trace of the actor."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

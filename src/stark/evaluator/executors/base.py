@@ -101,7 +101,7 @@ class RequestingExecutor(ABC):
 
     def on(self, device_class: str) -> Executor:
         """See `Executor.on`."""
-        return _View(self, device_class, self._limits, self._tools)
+        return _View(self, device_class)
 
     async def describe(self, problem: Problem) -> Reference:
         """See `Executor.describe`."""
@@ -190,13 +190,9 @@ class RequestingExecutor(ABC):
             "the candidate is correct in each case by itself, but not if one process serves them in turn; nothing may depend "
             "on the shapes of earlier calls"
         )
-        return found.model_copy(
-            update={
-                "seconds": seconds,
-                "case": " then ".join(cases),
-                "warnings": (reason, *found.warnings),
-            }
-        )
+        warnings = (reason, *found.warnings)
+        kept = {"seconds": seconds, "case": " then ".join(cases), "warnings": warnings}
+        return found.model_copy(update=kept)
 
     async def _describe(self, problem: Problem) -> Reference:
         """Have a judge measure the reference of a problem without cases."""
@@ -255,10 +251,8 @@ class RequestingExecutor(ABC):
 class _View(RequestingExecutor):
     """Another executor, bound to a kind of machine of its own."""
 
-    def __init__(
-        self, whole: RequestingExecutor, device_class: str, limits: Limits, tools: Tools
-    ) -> None:
-        super().__init__(limits, tools)
+    def __init__(self, whole: RequestingExecutor, device_class: str) -> None:
+        super().__init__(whole._limits, whole._tools)
         self._whole = whole
         self.cases_at_once = whole.cases_at_once
         self.bind(device_class)

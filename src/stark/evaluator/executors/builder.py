@@ -30,16 +30,13 @@ class Builds(NamedTuple):
     """What a builder says about itself."""
 
     node: str
-    toolchain: Toolchain | None
-    """None if the build service does not start."""
-
-    error: str
-    """Why it does not."""
+    toolchain: Toolchain | str
+    """Why the build service does not start, if it does not."""
 
     def fault(self, hello: Hello) -> str | None:
         """Why the judge that says `hello` cannot use this builder, or None if it can."""
-        if self.toolchain is None:
-            return self.error
+        if isinstance(self.toolchain, str):
+            return self.toolchain
         gpu = hello.device.architecture if hello.device.kind == "cuda" else None
         difference = hello.toolchain.difference(self.toolchain, gpu)
         return difference and (
@@ -102,9 +99,9 @@ class Builder(EndsWhenIdle):
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if line:
-            return Builds(socket.gethostname(), Toolchain.model_validate_json(line), "")
+            return Builds(socket.gethostname(), Toolchain.model_validate_json(line))
         said = self._errors.read_text(errors="replace").strip()[-ERROR_CHARS:]
-        return Builds(socket.gethostname(), None, f"the build service does not start: {said}")
+        return Builds(socket.gethostname(), f"the build service does not start: {said}")
 
     def _look(self) -> None:
         """End this actor if its service has ended; then Ray starts it again."""

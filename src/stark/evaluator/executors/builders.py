@@ -19,12 +19,8 @@ PROCESSORS_PER_BUILD = 2
 def build_nodes(nodes: Iterable[dict[str, Any]], most: int | None) -> list[tuple[str, int]]:
     """The ids and processors of the nodes without GPUs, at most `most`. All drivers choose the same ones."""
     offered = sorted((node["NodeID"], node["Resources"]) for node in nodes if node["Alive"])
-    fitting = [
-        (name, int(has.get("CPU", 0)))
-        for name, has in offered
-        if has.get("CPU", 0) >= 1 and not has.get("GPU")
-    ]
-    return fitting[:most]
+    found = [(name, int(has.get("CPU", 0))) for name, has in offered if not has.get("GPU")]
+    return [(name, processors) for name, processors in found if processors][:most]
 
 
 class Builders:
@@ -35,20 +31,13 @@ class Builders:
     ) -> None:
         """Create the actors, or find them. They end a minute after the last driver has closed its own `Builders`."""
         at = ray().util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        self.actors = {
-            f"builder {node}": shared_actor(
-                Builder,
-                f"builder {node}",
-                namespace,
-                max(1, processors // PROCESSORS_PER_BUILD),
-                command,
-                num_cpus=processors,
-                scheduling_strategy=at(node, soft=False),
-            )
-            for node, processors in nodes
-        }
+        self.actors = {}
         """By name."""
 
+        for node, processors in nodes:
+            name, given = f"builder {node}", (max(1, processors // PROCESSORS_PER_BUILD), command)
+            where = {"num_cpus": processors, "scheduling_strategy": at(node, soft=False)}
+            self.actors[name] = shared_actor(Builder, name, namespace, *given, **where)
         self._greetings = [asyncio.create_task(greeted(actor)) for actor in self.actors.values()]
         self._pinging = [asyncio.create_task(_ping(actor)) for actor in self.actors.values()]
 
@@ -68,9 +57,7 @@ class Builders:
                 found[f"builder {number}"] = "it finds no place in the cluster, or its node is lost"
                 continue
             faults = filter(None, (greeting.fault(hello) for hello in hellos))
-            found[f"builder {number} on {greeting.node}"] = (
-                next(faults, None) or greeting.toolchain or greeting.error
-            )
+            found[f"builder {number} on {greeting.node}"] = next(faults, greeting.toolchain)
         return found
 
     async def close(self) -> None:

@@ -38,7 +38,7 @@ def _take_over(stale: Path) -> bool:
     try:
         if is_live(stale):
             return False
-        _write(stale, [*owners(stale), us()])
+        write_atomically(stale, "\n".join([*owners(stale), us(), ""]))
         return True
     finally:
         mark.unlink(missing_ok=True)
@@ -51,18 +51,18 @@ def release(claim: Path, asked: Path) -> None:
         if owner != us():
             return
         if dead and asked.exists():
-            _write(claim, dead, forgotten=True)
+            write_atomically(claim, "\n".join([*dead, ""]), forgotten=True)
         else:
             claim.unlink()
 
 
-def _write(claim: Path, names: list[str], forgotten: bool = False) -> None:
-    """Replace a claim's names, as if none had been there for ages if it is `forgotten`."""
-    part = claim.with_name(f"{claim.name}.{secrets.token_hex(4)}.part")
-    part.write_text("\n".join([*names, ""]))
+def write_atomically(path: Path, text: str, forgotten: bool = False) -> None:
+    """Write a file so that readers see all of it or none; as if it had been there for ages if it is `forgotten`."""
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    part.write_text(text)
     if forgotten:
         os.utime(part, (0, 0))
-    part.rename(claim)
+    part.rename(path)
 
 
 def owners(claim: Path) -> list[str]:

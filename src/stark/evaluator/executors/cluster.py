@@ -29,22 +29,17 @@ from stark.core.base import Frozen
 from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.toolchain import Toolchain
+from stark.evaluator.executors import engine
 from stark.evaluator.executors.actor import Host
-from stark.evaluator.executors.actor_judge import ActorJudge, ActorLost, first_line
+from stark.evaluator.executors.actor_judge import ActorJudge, ActorLost
 from stark.evaluator.executors.builders import Builders, build_nodes
 from stark.evaluator.executors.engine import ray, shared_actor
 from stark.evaluator.executors.judges import CLOSED, JudgesExecutor
-from stark.evaluator.protocol import (
-    Answer,
-    AnyRequest,
-    Hello,
-)
+from stark.evaluator.protocol import Answer, AnyRequest, Hello
+from stark.explain.numbers import first_line
 
 NAMESPACE = f"stark-{__version__}"
 """Of the actors' names. Drivers of different versions share no actors."""
-
-LOST_PAUSE_S = 1.0
-"""Seconds before a request whose actor was lost is sent again."""
 
 LOSSES_S = 300.0
 """Seconds of losses after which a request is given up. To restart an actor on another node takes about 20."""
@@ -150,12 +145,11 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         await asyncio.wait(self._starts, timeout=HELLOS_S)
         found: dict[str, Hello | Toolchain | str] = {}
         for number, judge in enumerate(self._judges):
-            if judge.greeting is None:
+            if (said := judge.greeting) is None:
                 reason = str(judge.failure or "it waits for a place in the cluster")
                 found[f"judge {number}"] = reason
             else:
-                hello = Hello.model_validate_json(judge.greeting.hello)
-                found[f"judge {number} on {judge.greeting.node}"] = hello
+                found[f"judge {number} on {said.node}"] = Hello.model_validate_json(said.hello)
         if self._builders is not None:
             hellos = [each for each in found.values() if isinstance(each, Hello)]
             found |= await self._builders.described(hellos, HELLOS_S)
@@ -187,7 +181,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
                         f"the Ray cluster has lost the judges of this request {losses.count} times ({lost}); "
                         "look at `ray status`, and resume the run when the cluster works"
                     ) from lost
-                await asyncio.sleep(LOST_PAUSE_S)
+                await asyncio.sleep(engine.LOST_PAUSE_S)
 
     def _usable(self, request: AnyRequest) -> list[ActorJudge]:
         """See `JudgesExecutor`. Those that are ready: an actor without a place would keep the request."""
@@ -240,7 +234,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         """Start again the judges that were lost. Returns all that are starting."""
         for number, judge in enumerate(self._judges):
             if self._starts[number].done() and judge.greeting is None and judge.failure is None:
-                self._starts[number] = asyncio.create_task(_start(judge))
+                self._starts[number] = asyncio.create_task(judge.start())
         pairs = zip(self._judges, self._starts, strict=True)
         return {judge: task for judge, task in pairs if not task.done()}
 
@@ -264,18 +258,15 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         device, threads = "cuda:0" if cuda else "cpu", os.environ.get("OMP_NUM_THREADS")
         needs: dict[str, Any] = {"num_gpus": 1} if cuda else {"num_cpus": self._wish.cpus}
         needs["scheduling_strategy"] = "SPREAD"
+        given = device, threads, self._command
         for index in range(number):
-            given = device, threads, self._command
             create = partial(shared_actor, Host, f"{device} {index}", NAMESPACE, *given, **needs)
-            notified, builders = partial(self._notified, index), self._builders.actors
-            self._judges.append(ActorJudge(create, notified, builders))
-        self._starts = [asyncio.create_task(_start(judge)) for judge in self._judges]
+            notified = partial(self._notified, index)
+            self._judges.append(ActorJudge(create, notified, self._builders.actors))
+        self._starts = [asyncio.create_task(judge.start()) for judge in self._judges]
 
     def _connect(self) -> None:
-        """Connect to the cluster, or start one on this machine that demands a token of whoever connects.
-
-        Raises JudgeUnavailable.
-        """
+        """Connect to the cluster, or start one here that demands a token of whoever connects. Raises JudgeUnavailable."""
         address = self._wish.address
         if address is None and "ray" not in sys.modules:  # it reads these once
             os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -285,33 +276,18 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns
         if ray().is_initialized():
             return
-        options = {} if address else {"include_dashboard": False}
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            if address is not None:
+            if address is None:
+                ray().init(include_dashboard=False, **quiet)
+            else:
                 _require_answer(address)
-            ray().init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
+                ray().init(address, **quiet)
         except Exception as error:  # Ray raises many kinds
-            where = (
-                f"cannot reach the Ray cluster {address}" if address else "cannot start Ray here"
-            )
-            raise JudgeUnavailable(f"{where}: {first_line(error)}") from error
+            failed = f"reach the Ray cluster {address}" if address else "start Ray here"
+            reason = first_line(str(error)) or type(error).__name__
+            raise JudgeUnavailable(f"cannot {failed}: {reason}") from error
         self._ours = address is None
-
-
-async def _start(judge: ActorJudge) -> None:
-    """Start a judge, and again whenever its actor is lost meanwhile. Whether it failed is in `judge.failure`."""
-    while judge.failure is None and judge.greeting is None:
-        try:
-            await judge.start()
-        except JudgeUnavailable:
-            return
-        except ray().exceptions.RayError as error:
-            if "creation task" in str(error):
-                judge.failure = JudgeUnavailable(
-                    f"no actor starts in the Ray cluster: {str(error).strip().splitlines()[-1]}; "
-                    f"install stark-kernels[ray]=={__version__} and PyTorch for the Python of every node"
-                )
-            await asyncio.sleep(LOST_PAUSE_S)
 
 
 def _require_answer(address: str) -> None:

@@ -68,7 +68,6 @@ class Desk:
         shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Answer one request, or close the connection."""
         with suppress(OSError, ValueError):  # the judge hung up, or its request is too long
             request = await reader.readline()
             builder = await self._free()

@@ -3,8 +3,7 @@
 It is meant for batch queues and for GPU nodes without a network connection. The orchestrator, which
 runs the search, writes `requests/ID.json`. A worker (`stark worker FOLDER`) has the request judged
 and writes the answer to `results/ID.json`. Meanwhile `claims/ID` names the worker. The id is a digest
-of the request's content, so an existing answer is reused for a while. Requests and results are written under
-a temporary name and then renamed, so that a reader never sees an incomplete file. A claim is deleted
+of the request's content, so an existing answer is reused for a while. A claim is deleted
 after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. If
 nobody waits for an answer any more, it deletes the request, and the worker gives up. All other files stay.
 A worker leaves requests for other kinds of machines to workers that run on those.
@@ -19,12 +18,12 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import RequestingExecutor
-from stark.evaluator.executors.claims import us, written_at
+from stark.evaluator.executors.claims import write_atomically, written_at
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -89,11 +88,10 @@ class FolderExecutor(RequestingExecutor):
         self._open[kind] += 1
         try:
             await self._answered(request.model_copy(update={"id": name}))
+            self._hear(kind)
         except asyncio.CancelledError:
             asked.unlink(missing_ok=True)
             raise
-        else:
-            self._hear(kind)
         finally:
             self._open[kind] -= 1
             if not self._open[kind]:
@@ -118,7 +116,7 @@ class FolderExecutor(RequestingExecutor):
         pause, longest = POLL_S
         while not result.exists():
             if not asked.exists():
-                write_atomically(asked, request)
+                write_atomically(asked, request.model_dump_json())
             if time.time() - written_at(claim) <= RENEWED_S:
                 self._hear(kind)
             elif time.monotonic() - max(began, self._heard.get(kind, began)) > NOTICE_AFTER_S:
@@ -129,7 +127,6 @@ class FolderExecutor(RequestingExecutor):
             pause = min(pause * 1.2, longest)
 
     def _hear(self, device_class: str | None) -> None:
-        """Note that a worker of this kind is active."""
         self._heard[device_class] = time.monotonic()
         self._notified(device_class, "")
 
@@ -152,10 +149,3 @@ class Files(NamedTuple):
         """Those of the request with this id."""
         requests, results, claims = (folder / part for part in PARTS)
         return cls(requests / f"{name}.json", results / f"{name}.json", claims / name)
-
-
-def write_atomically(path: Path, message: BaseModel) -> None:
-    """Write a file so that readers see all of it or none."""
-    part = path.with_suffix(f".{us()}.part")
-    part.write_text(message.model_dump_json())
-    part.rename(path)

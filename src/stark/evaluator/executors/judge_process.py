@@ -29,13 +29,13 @@ from stark.evaluator.protocol import (
     JudgeFailed,
     Notice,
     PreparedProblems,
+    Reply,
     answer_adapter,
 )
 
 START_S = 900.0
-"""Seconds that a judge may take to start. Importing torch and measuring the device take only
-seconds. A remote queue may take longer, and another judge's final check can occupy the device for
-minutes."""
+"""Seconds that a judge may take to start. That takes only a few, unless it waits in a remote queue, or for another
+judge's final check on the device."""
 
 LONGEST_LINE = 256 << 20
 """Maximum length of a message from the judge, in bytes. A judge that sends a longer message is killed."""
@@ -53,10 +53,8 @@ CLOSE_S = 10.0
 class JudgeProcess:
     """A running judge. Create it with `start_judge`."""
 
-    def __init__(self, process: Process, on_notice: Callable[[str], None] = lambda _: None) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+    def __init__(self, process: Process, on_notice: Callable[[str], None]) -> None:
+        assert process.stdin and process.stdout and process.stderr
         self.pid = process.pid
         self.hello: Hello
         """What the judge said of itself; set by `wait_for_hello`."""
@@ -67,8 +65,7 @@ class JudgeProcess:
         self.problems: frozenset[str] = frozenset()
         """Digests of the problems that it keeps prepared."""
 
-        self._on_notice = on_notice
-        self._process = process
+        self._on_notice, self._process = on_notice, process
         self._in, self._out = process.stdin, process.stdout
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self.said = ""
@@ -157,18 +154,20 @@ class JudgeProcess:
                 answer = answer_adapter.validate_json(line)
                 if isinstance(answer, Notice):
                     self._on_notice(answer.text)
-                    continue
-                if isinstance(answer, PreparedProblems):
+                elif isinstance(answer, PreparedProblems):
                     self.problems = frozenset(answer.problems)
-                    continue
-                waiting = None if isinstance(answer, Hello) else self._waiting.get(answer.id)
-                if waiting is None or waiting.done():  # it was cancelled
-                    continue
-                if isinstance(answer, JudgeFailed):
-                    waiting.set_exception(JudgeDied(answer.error, answer.machine))
-                else:
-                    waiting.set_result(answer)
+                elif not isinstance(answer, Hello):
+                    self._pass_on(answer)
         await self.kill()
+
+    def _pass_on(self, answer: Reply) -> None:
+        waiting = self._waiting.get(answer.id)
+        if waiting is None or waiting.done():  # it was cancelled
+            return
+        if isinstance(answer, JudgeFailed):
+            waiting.set_exception(JudgeDied(answer.error, answer.machine))
+        else:
+            waiting.set_result(answer)
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while chunk := await stream.read(OUTPUT_CHARS):
@@ -190,13 +189,8 @@ def _checked_hello(line: bytes) -> Hello:
     raise JudgeDied(f"{fault}: install the same version of STARK here and where the judge runs")
 
 
-async def start_judge(
-    command: Sequence[str], on_notice: Callable[[str], None] = lambda _: None
-) -> JudgeProcess:
-    """Start a judge and wait until it is ready.
-
-    Raises JudgeUnavailable with the judge's own output if the judge does not start.
-    """
+async def start_judge(command: Sequence[str], on_notice: Callable[[str], None]) -> JudgeProcess:
+    """Start a judge and wait until it is ready. Raises JudgeUnavailable with the judge's own output if it does not start."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -215,8 +209,7 @@ async def start_judge(
         await judge.kill()
         reason = str(error) or f"the judge was not ready within {START_S:g} s"
         said = f"{judge.said.rstrip()}\n{reason}".lstrip()
-        # `stark doctor` can check only this machine.
-        advice = "run `stark doctor` to see what this machine lacks"
+        advice = "run `stark doctor` to see what this machine lacks"  # the only one it can check
         if command[0] != sys.executable:
             advice = "run that command in a shell; it must start a judge of this version of STARK"
         raise JudgeUnavailable(

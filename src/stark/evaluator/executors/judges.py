@@ -59,23 +59,29 @@ class Judge(ABC):
         """The digest of the problem of each request without an answer. The request may wait for the judge to start."""
 
         self._on_notice = on_notice
-        self._starting = asyncio.Lock()
 
     @property
     @abstractmethod
     def kept(self) -> Collection[str]:
         """Digests of the problems that it keeps prepared."""
 
-    @abstractmethod
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Send a request and return its answer; with `alone`, while the judge does nothing else.
 
         Raises JudgeDied, or JudgeUnavailable if the judge cannot be started.
         """
+        self.open.append(request.problem.digest)
+        try:
+            return await self._ask(request, alone)
+        finally:
+            self.open.remove(request.problem.digest)
+
+    @abstractmethod
+    async def _ask(self, request: AnyRequest, alone: bool) -> Answer: ...
 
     @abstractmethod
     async def start(self) -> object:
-        """Start the judge if need be. Raises JudgeUnavailable."""
+        """Start the judge if need be. May raise JudgeUnavailable."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -104,28 +110,23 @@ class CommandJudge(Judge):
         super().__init__(on_notice)
         self.command = list(command)
         self.process: JudgeProcess | None = None
+        self._starting = asyncio.Lock()
         self._gate = asyncio.Lock()
         """Held while a request runs alone, and otherwise only until a request is sent."""
 
-    async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """See `Judge.ask`."""
-        self.open.append(request.problem.digest)
-        try:
-            async with self._gate:
-                if alone and self.process is not None:
-                    await self.process.idle()
-                answer = (await self.start()).ask(request)
-                if alone:
-                    return await answer
-            return await answer
-        finally:
-            self.open.remove(request.problem.digest)
+    async def _ask(self, request: AnyRequest, alone: bool) -> Answer:
+        async with self._gate:
+            if alone and self.process is not None:
+                await self.process.idle()
+            answer = (await self.start()).ask(request)
+            if alone:
+                return await answer
+        return await answer
 
     @property
     def kept(self) -> frozenset[str]:
         """See `Judge.kept`."""
-        alive = self.process is not None and self.process.alive
-        return self.process.problems if self.process is not None and alive else frozenset()
+        return self.process.problems if self.process and self.process.alive else frozenset()
 
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""
@@ -153,11 +154,7 @@ class CommandJudge(Judge):
 
 
 class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
-    """Several judges.
-
-    A request goes to the judge with the least load, where preparing a new problem counts as load.
-    A judge that cannot be started is not used again, unless no other of its kind can be.
-    """
+    """Several judges. One that cannot be started is not used again, unless no other of its kind can be."""
 
     def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
         super().__init__(limits, tools)
@@ -245,15 +242,14 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
                 answer = await judge.ask(request, alone)
             except JudgeUnavailable as error:
                 failure = error
-                continue
             except JudgeDied as error:
                 if not error.machine:
                     raise
                 death = error
-                continue
-            if not (isinstance(answer, RequestRefused) and answer.other_class):
-                return answer
-            others.add(judge.device_class or "unknown")
+            else:
+                if not (isinstance(answer, RequestRefused) and answer.other_class):
+                    return answer
+                others.add(judge.device_class or "unknown")
         if death is not None:
             raise death
         if others and failure is None:

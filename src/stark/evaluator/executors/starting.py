@@ -46,8 +46,6 @@ def command(line: str, limits: Limits, tools: Tools | None = None) -> CommandsEx
 def _all_devices() -> list[str]:
     """Every visible GPU if there are several; otherwise `auto`, so that the judge chooses."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        count = len([index for index in chosen.split(",") if index.strip()])
-    else:
-        count = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    there = Path("/dev").glob("nvidia[0-9]*") if chosen is None else chosen.split(",")
+    count = sum(bool(str(each).strip()) for each in there)
     return [f"cuda:{index}" for index in range(count)] if count > 1 else ["auto"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -13,8 +13,15 @@ from pydantic import ValidationError
 
 from stark.core.errors import DeadlyRequest, UsageError
 from stark.evaluator.executors.base import RequestingExecutor
-from stark.evaluator.executors.claims import is_live, owners, release, take, written_at
-from stark.evaluator.executors.folder import PARTS, POLL_S, Files, write_atomically
+from stark.evaluator.executors.claims import (
+    is_live,
+    owners,
+    release,
+    take,
+    write_atomically,
+    written_at,
+)
+from stark.evaluator.executors.folder import PARTS, POLL_S, Files
 from stark.evaluator.protocol import Answer, AnyRequest, Evaluated, RequestRefused, request_adapter
 
 LINGER_POLLS = 3
@@ -65,87 +72,137 @@ async def serve_folder(
     new one has arrived within a few seconds of the last answer. Without `once`, it runs until it is cancelled.
     """
     require_requests(folder)
-    working: dict[str, asyncio.Task[Answer | None]] = {}
-    left: set[str] = set()
-    """The requests for other kinds of machines."""
-
-    answered, ends_at = 0, time.monotonic()
-    alone: str | None = None
-    """The latest request that another worker had when it died."""
-
+    worker, ends_at = _Worker(folder, judges, report), time.monotonic()
     try:
         while True:
-            orphans = [] if alone in working else _orphans(folder, left)
-            found: list[str] = []
-            if orphans and not working:
-                alone = next((name for name in orphans if take(Files.of(folder, name).claim)), None)
-                found = [] if alone is None else [alone]
-            if not found and alone not in working and not (orphans and working):
-                found = _claim_waiting(folder, len(working), max(1, ready()), left)
-            for name in found:
-                working[name] = asyncio.create_task(_serve_one(folder, name, judges))
-            if not working:
-                if once and time.monotonic() >= ends_at:
-                    return answered
-                await asyncio.sleep(POLL_S[1])
-                continue
-            done, _ = await asyncio.wait(
-                working.values(), timeout=POLL_S[1], return_when=asyncio.FIRST_COMPLETED
-            )
-            for name in [name for name, task in working.items() if task in done]:
-                task = working.pop(name)
-                answer = None if task.cancelled() else task.result()
-                report(_summary(name, answer))
-                if _is_for_others(answer):
-                    left.add(name)
-                elif answer is not None:
-                    answered += 1
+            worker.claim(max(1, ready()))
+            if working := worker.working.values():
+                await asyncio.wait(working, timeout=POLL_S[1], return_when=asyncio.FIRST_COMPLETED)
+                if worker.finish():
                     ends_at = time.monotonic() + LINGER_POLLS * POLL_S[1]
-            for name, task in working.items():
-                asked, _, claim = Files.of(folder, name)
+            elif once and time.monotonic() >= ends_at:
+                return worker.answered
+            else:
+                await asyncio.sleep(POLL_S[1])
+    finally:
+        worker.give_up()
+
+
+class _Worker:
+    """Claims requests in a folder, and has them judged."""
+
+    def __init__(
+        self, folder: Path, judges: RequestingExecutor, report: Callable[[str], None]
+    ) -> None:
+        self._folder, self._judges, self._report = folder, judges, report
+        self.answered = 0
+        self.working: dict[str, asyncio.Task[Answer | None]] = {}
+        self._left: set[str] = set()
+        """The requests for other kinds of machines."""
+
+        self._alone: str | None = None
+        """The request that another worker had when it died, if the latest claim was to such a one."""
+
+    def claim(self, judges: int) -> None:
+        """Begin with requests that nobody has. One that a worker died with waits until nothing else is judged."""
+        if self._alone in self.working:
+            return
+        orphans = self._orphans()
+        if orphans and self.working:
+            return
+        self._alone = next(filter(self._take, orphans), None)
+        for name in self._claimed(judges) if self._alone is None else [self._alone]:
+            self.working[name] = asyncio.create_task(self._serve(name))
+
+    def finish(self) -> bool:
+        """Report what is done, renew the other claims, and cancel what was withdrawn. Returns whether any was answered."""
+        before = self.answered
+        for name, task in list(self.working.items()):
+            if task.done():
+                del self.working[name]
+                answer = None if task.cancelled() else task.result()
+                self._report(_summary(name, answer))
+                if _is_for_others(answer):
+                    self._left.add(name)
+                elif answer is not None:
+                    self.answered += 1
+            else:
+                asked, _, claim = self._files(name)
                 claim.touch()
                 if not asked.exists():
                     task.cancel()
-    finally:
-        for name, task in working.items():
+        return self.answered > before
+
+    def give_up(self) -> None:
+        """Leave all requests to other workers."""
+        for name, task in self.working.items():
             task.cancel()
-            asked, _, claim = Files.of(folder, name)
+            asked, _, claim = self._files(name)
             release(claim, asked)
 
+    async def _serve(self, name: str) -> Answer | None:
+        """Answer one request and release its claim. Returns None if the request's file no longer exists.
 
-async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Answer | None:
-    """Answer one request and release its claim. Returns None if the request's file no longer exists.
-
-    Refuses a request that cannot be parsed. No answer is written to a request for another kind of machine.
-    """
-    asked, result, claim = Files.of(folder, name)
-    try:
+        Refuses a request that cannot be parsed. No answer is written to a request for another kind of machine.
+        """
+        asked, result, claim = self._files(name)
         try:
-            request = request_adapter.validate_json(asked.read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValidationError:
-            answer: Answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
-        else:
-            answer = await _answer(claim, judges, request)
-        if not _is_for_others(answer):
-            write_atomically(result, answer)
-            claim.unlink(missing_ok=True)
-        return answer
-    finally:
-        release(claim, asked)
+            try:
+                request = request_adapter.validate_json(asked.read_bytes())
+            except FileNotFoundError:
+                return None
+            except ValidationError:
+                answer: Answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
+            else:
+                answer = await self._answer(claim, request)
+            if not _is_for_others(answer):
+                write_atomically(result, answer.model_dump_json())
+                claim.unlink(missing_ok=True)
+            return answer
+        finally:
+            release(claim, asked)
 
+    async def _answer(self, claim: Path, request: AnyRequest) -> Answer:
+        """Have a request judged, unless workers have died of it. Refuses one on which judges die."""
+        dead = owners(claim)[:-1]
+        if len(dead) >= DEATHS:
+            error = f"{len(dead)} workers died while they had this request: {', '.join(dead)}"
+            return RequestRefused(id=request.id, error=error)
+        try:
+            return (await self._judges.answer(request)).model_copy(update={"id": request.id})
+        except DeadlyRequest as error:
+            return RequestRefused(id=request.id, error=str(error))
 
-async def _answer(claim: Path, judges: RequestingExecutor, request: AnyRequest) -> Answer:
-    """Have a request judged, unless workers have died of it. Refuses one on which judges die."""
-    dead = owners(claim)[:-1]
-    if len(dead) >= DEATHS:
-        error = f"{len(dead)} workers died while they had this request: {', '.join(dead)}"
-        return RequestRefused(id=request.id, error=error)
-    try:
-        return (await judges.answer(request)).model_copy(update={"id": request.id})
-    except DeadlyRequest as error:
-        return RequestRefused(id=request.id, error=str(error))
+    def _claimed(self, judges: int) -> list[str]:
+        """Claim requests, as many as `PROMPTLY` and `IN_FLIGHT` say."""
+        count = PROMPTLY * judges - len(self.working)
+        if count <= 0:
+            oldest = next(self._waiting(), None) if len(self.working) < IN_FLIGHT * judges else None
+            before = time.time() - UNWANTED_POLLS * POLL_S[1]
+            if oldest is None or written_at(self._files(oldest).asked) > before:
+                return []
+        return list(islice(filter(self._take, self._waiting()), max(count, 1)))
+
+    def _waiting(self) -> Iterator[str]:
+        """The requests that have neither a result nor a claim, oldest first."""
+        return (name for name in self._unanswered() if not self._files(name).claim.exists())
+
+    def _orphans(self) -> list[str]:
+        """The requests that a worker had when it died, oldest first."""
+        claims = {name: self._files(name).claim for name in self._unanswered()}
+        return [name for name, claim in claims.items() if claim.exists() and not is_live(claim)]
+
+    def _unanswered(self) -> Iterator[str]:
+        """The requests that have no result, oldest first, but those for other kinds of machines."""
+        for path in sorted((self._folder / "requests").glob("*.json"), key=written_at):
+            if path.stem not in self._left and not self._files(path.stem).result.exists():
+                yield path.stem
+
+    def _take(self, name: str) -> bool:
+        return take(self._files(name).claim)
+
+    def _files(self, name: str) -> Files:
+        return Files.of(self._folder, name)
 
 
 def _is_for_others(answer: Answer | None) -> bool:
@@ -154,7 +211,6 @@ def _is_for_others(answer: Answer | None) -> bool:
 
 
 def _summary(name: str, answer: Answer | None) -> str:
-    """A one-line summary of the answer."""
     match answer:
         case None:
             return f"{name} was withdrawn"
@@ -165,35 +221,3 @@ def _summary(name: str, answer: Answer | None) -> str:
         case Evaluated():
             return f"{name} {answer.evaluation.status}"
     return f"{name} {answer.kind.replace('_', ' ')}"
-
-
-def _claim_waiting(folder: Path, working: int, judges: int, left: Collection[str]) -> list[str]:
-    """Claim requests beside the `working` ones, as many as `PROMPTLY` and `IN_FLIGHT` say."""
-    promptly = max(0, PROMPTLY * judges - working)
-    claims = (name for name in _waiting(folder, left) if take(Files.of(folder, name).claim))
-    if promptly:
-        return list(islice(claims, promptly))
-    before = time.time() - UNWANTED_POLLS * POLL_S[1]
-    oldest = next(_waiting(folder, left), None) if working < IN_FLIGHT * judges else None
-    if oldest is None or written_at(Files.of(folder, oldest).asked) > before:
-        return []
-    return list(islice(claims, 1))
-
-
-def _waiting(folder: Path, left: Collection[str]) -> Iterator[str]:
-    """The requests that have neither a result nor a claim, oldest first, but those in `left`."""
-    names = _unanswered(folder, left)
-    return (name for name in names if not Files.of(folder, name).claim.exists())
-
-
-def _orphans(folder: Path, left: Collection[str]) -> list[str]:
-    """The requests that a worker had when it died, oldest first, but those in `left`."""
-    claims = {name: Files.of(folder, name).claim for name in _unanswered(folder, left)}
-    return [name for name, claim in claims.items() if claim.exists() and not is_live(claim)]
-
-
-def _unanswered(folder: Path, left: Collection[str]) -> Iterator[str]:
-    """The requests that have no result, oldest first, but those in `left`."""
-    for path in sorted((folder / "requests").glob("*.json"), key=written_at):
-        if path.stem not in left and not Files.of(folder, path.stem).result.exists():
-            yield path.stem

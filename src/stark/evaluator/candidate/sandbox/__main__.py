@@ -1,7 +1,4 @@
-"""Prints as JSON which sandbox layers this machine offers.
-
-Run as `python -m stark.evaluator.candidate.sandbox`.
-"""
+"""Prints as JSON which sandbox layers this machine offers: `python -m stark.evaluator.candidate.sandbox`."""
 
 from __future__ import annotations
 

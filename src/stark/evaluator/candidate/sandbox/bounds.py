@@ -24,12 +24,7 @@ TRIES, PAUSE_S = 20, 0.05
 
 
 def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
-    """Lower the limits that apply to every candidate.
-
-    `memory_bytes` limits the address space that is mapped from now on. `memory_bytes` is None where a
-    limit would break a device's driver. `cpu_s` limits the processor time of each process, in seconds.
-    `cpu_s` is None for a process without a deadline of its own.
-    """
+    """Lower the limits that apply to every candidate; for the arguments, see `confine.Place`."""
     lower(resource.RLIMIT_CORE, 0)
     lower(resource.RLIMIT_FSIZE, FILE_BYTES)
     lower(resource.RLIMIT_NOFILE, OPEN_FILES)

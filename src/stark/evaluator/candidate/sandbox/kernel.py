@@ -56,10 +56,7 @@ def syscall(name: str, number: int, *arguments: int | ctypes.Array[ctypes.c_char
 
 
 def unshare(flags: int) -> None:
-    """Move this process into new namespaces. A process namespace applies only to its later children.
-
-    Raises OSError.
-    """
+    """Move this process into new namespaces. A process namespace applies only to its later children. Raises OSError."""
     _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
@@ -67,17 +64,14 @@ def mount(
     source: str, target: Path, kind: str | None, flags: int, options: str | None = None
 ) -> None:
     """Mount a file system. Raises OSError."""
-    given = [
-        None if text is None else os.fsencode(text) for text in (source, str(target), kind, options)
-    ]
-    done = _libc.mount(given[0], given[1], given[2], ctypes.c_ulong(flags), given[3])
-    _checked(done, f"mount on {target}")
+    given = os.fsencode(source), os.fsencode(target), kind and kind.encode(), ctypes.c_ulong(flags)
+    _checked(_libc.mount(*given, options and options.encode()), f"mount on {target}")
 
 
 def set_read_only(path: Path, read_only: bool, recursive: bool = False) -> None:
     """Make the mount at `path` read-only or writable. Raises OSError."""
     wanted, cleared = (_ATTR_READ_ONLY, 0) if read_only else (0, _ATTR_READ_ONLY)
-    attributes = b"".join(value.to_bytes(8, "little") for value in (wanted, cleared, 0, 0))
+    attributes = struct.pack("<4Q", wanted, cleared, 0, 0)
     syscall(
         f"mount_setattr on {path}",
         _MOUNT_SETATTR,
@@ -109,18 +103,12 @@ def allow_tracing() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Set no_new_privs, which Landlock and seccomp require. Raises OSError.
-
-    From then on, executing a file, such as a setuid program, grants no privileges.
-    """
+    """Set no_new_privs, which Landlock and seccomp require: executing a file grants no privileges any more. Raises OSError."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def keep_capabilities() -> None:
-    """Keep this process's capabilities in its namespaces when it executes a program.
-
-    Raises OSError.
-    """
+    """Keep this process's capabilities in its namespaces when it executes a program. Raises OSError."""
     header = ctypes.create_string_buffer(_CAPABILITIES_VERSION_3, 8)
     sets = ctypes.create_string_buffer(24)
     _checked(_libc.capget(header, sets), "capget")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -31,9 +32,8 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _TRUNCATE = 1 << 14
 _ALL_SINCE = ((1, (1 << 13) - 1), (2, 1 << 13), (KNOWS_TRUNCATE, _TRUNCATE))
-_TCP_SINCE, _TCP = 4, 0b11
-_SCOPES_SINCE, _SCOPES = 6, 0b11
-"""Block signals to outside processes, and connections to their abstract sockets."""
+_FIELDS_SINCE = ((4, 0b11), (6, 0b11))
+"""Block TCP; then signals to outside processes, and connections to their abstract sockets."""
 
 _EVERY_THREAD_SINCE, _EVERY_THREAD = 8, 1 << 3
 
@@ -53,16 +53,10 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> None:
     """
     offered = version()
     handled = sum(rights for since, rights in _ALL_SINCE if offered >= since)
-    fields = [handled]
-    if offered >= _TCP_SINCE:
-        fields.append(_TCP)
-    if offered >= _SCOPES_SINCE:
-        fields.append(_SCOPES)
-    size = 8 * len(fields)
-    given = ctypes.create_string_buffer(
-        b"".join(each.to_bytes(8, "little") for each in fields), size
-    )
-    ruleset = kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, given, size, 0)
+    later = [field for since, field in _FIELDS_SINCE if offered >= since]
+    fields = struct.pack(f"<{1 + len(later)}Q", handled, *later)
+    given = ctypes.create_string_buffer(fields, len(fields))
+    ruleset = kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, given, len(fields), 0)
     try:
         for path in readable:
             _allow(ruleset, path, handled & _READ)
@@ -80,10 +74,8 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
         try:
             if not stat.S_ISDIR(os.fstat(place).st_mode):
                 rights &= _FOR_FILES
-            rule = rights.to_bytes(8, "little") + place.to_bytes(4, "little")
-            buffer = ctypes.create_string_buffer(rule, len(rule))
-            kernel.syscall(
-                f"landlock_add_rule for {path}", _ADD_RULE, ruleset, _PATH_BENEATH, buffer, 0
-            )
+            rule = ctypes.create_string_buffer(struct.pack("<QI", rights, place), 12)
+            name = f"landlock_add_rule for {path}"
+            kernel.syscall(name, _ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
         finally:
             os.close(place)

@@ -60,12 +60,9 @@ def offered() -> dict[Layer, str | None]:
 def left_out() -> set[Layer]:
     """The layers that `STARK_SANDBOX_WITHOUT` names. Raises ValueError for an unknown name."""
     names = {name.strip() for name in os.environ.get(WITHOUT, "").split(",")} - {""}
-    unknown = names - set(LAYERS)
-    if unknown:
-        raise ValueError(
-            f"{WITHOUT} names unknown layers: {', '.join(sorted(unknown))}; "
-            f"choose from {', '.join(LAYERS)}"
-        )
+    if unknown := ", ".join(sorted(names - set(LAYERS))):
+        known = ", ".join(LAYERS)
+        raise ValueError(f"{WITHOUT} names unknown layers: {unknown}; choose from {known}")
     return {layer for layer in LAYERS if layer in names}
 
 

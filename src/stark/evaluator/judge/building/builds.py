@@ -130,11 +130,7 @@ class Builds:
         return fetched(self._service, wanted, patience, self._root)
 
     def build(
-        self,
-        candidate: Candidate,
-        limits: Limits,
-        patience: Patience,
-        away: Received | None = None,
+        self, candidate: Candidate, limits: Limits, patience: Patience, away: Received | None = None
     ) -> Built:
         """Build the candidate, or return its existing build, or the one that was made away.
 
@@ -147,21 +143,17 @@ class Builds:
             return replace(built, output=built.printed.read_text())
         if away is not None:
             with suppress(Unusable, ChildFailed):
-                found = self._imported(key, candidate, limits, patience, away)
+                found = self._imported(candidate, limits, patience, away)
                 if found.error is None:
                     return found
             patience.left_s = limits.build_s  # the candidate is not to blame
-        return self._imported(key, candidate, limits, patience)
+        return self._imported(candidate, limits, patience, None)
 
     def _imported(
-        self,
-        key: str,
-        candidate: Candidate,
-        limits: Limits,
-        patience: Patience,
-        away: Received | None = None,
+        self, candidate: Candidate, limits: Limits, patience: Patience, away: Received | None
     ) -> Built:
         """Import the candidate in a folder that is empty, or holds what was built away."""
+        key = self.key(candidate)
         built = Built(self._root / key)
         # Remains of an interrupted build, such as lock files, would block this one.
         self._cache.forget(key)
@@ -182,10 +174,7 @@ class Builds:
 
     @contextmanager
     def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
-        """Restore a build, with the candidate's original file, for the duration of a run.
-
-        Nothing remains of what earlier runs wrote, such as precomputed answers.
-        """
+        """Restore a build, with the original file, for a run. Nothing remains of what earlier runs wrote, such as answers."""
         folders.remove(built.work)
         folders.copy(built.kept, built.work)
         built.source.write_text(candidate.source)
@@ -198,7 +187,8 @@ class Builds:
         self, built: Built, candidate: Candidate, limits: Limits, patience: Patience
     ) -> tuple[str | None, str]:
         """Returns the error, if any, and what was printed."""
-        environment = language(candidate.language).environment(built.work, self._architecture)
+        written_in, error = language(candidate.language), None
+        environment = written_in.environment(built.work, self._architecture)
         place = Place(
             str(built.work),
             child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
@@ -206,20 +196,18 @@ class Builds:
             cpu_s=processor_s(limits.build_s),
             yields=self._yields,
         )
-        child = self._forkserver.fork(
-            Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)
-        )
+        allowed = Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)
+        child = self._forkserver.fork(allowed)
         child.patience = patience
-        error = None
+        asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
         try:
-            asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
             child.ask(asked, limits.build_s)
         except ChildFailed as failure:
             if failure.kind != "crashed":
                 raise
             # What asks for the device is imported again where there is one. That is too late for a compiler.
             lacks_device = any(words in failure.error for words in NO_DEVICE)
-            if not (language(candidate.language).compiles_when_called and lacks_device):
+            if not (written_in.compiles_when_called and lacks_device):
                 error = failure.error
         finally:
             output = child.close()

@@ -98,10 +98,7 @@ class BuildCache:
         return len(sizes), sum(sizes)
 
     def _make_room(self) -> None:
-        """Evict the least recently used builds, including interrupted ones, until the rest is small enough.
-
-        Builds that are in use are kept.
-        """
+        """Evict the least recently used builds, including interrupted ones but none in use, until the rest is small enough."""
         sizes = {key: self._size(key) for key in self._keys()}
         left = sum(sizes.values())
         for key in sorted(sizes, key=self._used_at):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import PurePath
 
 ERRORS = 3
@@ -75,7 +76,7 @@ class _Message:
     says: str
     """The text without the place."""
 
-    own: bool = True
+    own: bool
     """Whether the message is about the candidate's own file, not a system header."""
 
     snippet: list[str] = field(default_factory=list)
@@ -94,13 +95,14 @@ def is_compile_error(types: Iterable[str], text: str) -> bool:
 
 def first_errors(text: str, source: str = "") -> str:
     """The first errors in the output of a build or run, with their line numbers in `source` if known."""
-    messages = list(_messages(text))
+    messages = _messages(text)
     if any(message.is_error for message in messages):
         return "\n".join(_compiled(messages, source))
     return "\n".join(_interpreted(text, source))
 
 
-def _messages(text: str) -> Iterator[_Message]:
+def _messages(text: str) -> list[_Message]:
+    messages: list[_Message] = []
     shown: list[str] = []
     for line in text.splitlines():
         if not line.strip() or _NOISE.match(line):
@@ -108,13 +110,14 @@ def _messages(text: str) -> Iterator[_Message]:
         elif located := _LOCATED.match(line):
             path, says = located["file"], located["says"]
             place = f"{PurePath(path).name}{located['line']}"
-            shown = []
-            yield _Message(f"{place}: {says}", says, not path.startswith("/"), shown)
+            messages.append(_Message(f"{place}: {says}", says, own=not path.startswith("/")))
+            shown = messages[-1].snippet
         elif _is_of_tool(line):
-            shown = []
-            yield _Message(line.strip(), line, True, shown)
+            messages.append(_Message(line.strip(), line, own=True))
+            shown = messages[-1].snippet
         else:
             shown.append(line.rstrip())
+    return messages
 
 
 def _is_of_tool(line: str) -> bool:
@@ -199,13 +202,7 @@ def source_line(lines: list[str], number: int, source: str) -> int | None:
 
 def _equal_around(one: list[str], at: int, other: list[str], there: int) -> int:
     """How many lines in a row are equal before and after two places."""
-    count = 0
-    for step in (-1, 1):
-        n = step
-        while (
-            0 <= at + n < len(one)
-            and 0 <= there + n < len(other)
-            and one[at + n] == other[there + n]
-        ):
-            count, n = count + 1, n + step
-    return count
+    before = zip(reversed(one[:at]), reversed(other[:there]), strict=False)
+    after = zip(one[at + 1 :], other[there + 1 :], strict=False)
+    equal = (takewhile(lambda pair: pair[0] == pair[1], pairs) for pairs in (before, after))
+    return sum(len(list(each)) for each in equal)

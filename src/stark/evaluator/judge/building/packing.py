@@ -1,8 +1,8 @@
 """Packs the files of a build into one stream, and unpacks a stream that may be wrong in any way.
 
-A stream is one line of JSON (`Packed`), followed by the contents of the files. It has no form for links, special files,
-owners or modes other than "executable". Candidates write a build's files, so nothing in a stream is trusted: `receive`
-checks the key, the limits, the names and the digest before `unpack` writes anything.
+A stream is one line of JSON (`Packed`), the contents of the files, and the SHA-256 digest of both. It has no form for links,
+special files, owners or modes other than "executable". Candidates write a build's files, so nothing in a stream is trusted:
+`receive` checks the key, the limits, the names and the digest before `unpack` writes anything.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -60,12 +61,6 @@ class Packed(Frozen):
     """What the build printed."""
 
     files: tuple[PackedFile, ...] = ()
-    sha256: str = ""
-    """Over this line without its digest, then the contents."""
-
-    def hashed(self) -> hashlib._Hash:
-        """The digest of this line, to be updated with the contents."""
-        return hashlib.sha256(self.model_copy(update={"sha256": ""}).model_dump_json().encode())
 
 
 @dataclass(frozen=True)
@@ -95,14 +90,12 @@ class Received:
 def send(packed: Packed, folder: Path | None, out: BinaryIO) -> None:
     """Write a build's stream: `packed`, completed by the regular files of its folder."""
     files = tuple(_files(folder)) if folder is not None else ()
-    packed = packed.model_copy(update={"files": files})
-    whole = packed.hashed()
-    for chunk in _contents(folder, files):
+    line = packed.model_copy(update={"files": files}).model_dump_json().encode() + b"\n"
+    whole = hashlib.sha256()
+    for chunk in chain([line], _contents(folder, files)):
         whole.update(chunk)
-    packed = packed.model_copy(update={"sha256": whole.hexdigest()})
-    out.write(packed.model_dump_json().encode() + b"\n")
-    for chunk in _contents(folder, files):
         out.write(chunk)
+    out.write(whole.digest())
     out.flush()
 
 
@@ -124,12 +117,12 @@ def receive(stream: BinaryIO, key: str, into: BinaryIO) -> Received:
     for file in packed.files:
         if not _is_safe(file.path):
             raise Unusable(f"a file is named {file.path[:200]!r}")
-    whole = packed.hashed()
+    whole = hashlib.sha256(line)
     for file in packed.files:
         for chunk in _chunks(stream, file.size):
             whole.update(chunk)
             into.write(chunk)
-    if whole.hexdigest() != packed.sha256:
+    if stream.read(whole.digest_size) != whole.digest():
         raise Unusable("its contents do not have its digest")
     return Received(packed, into)
 

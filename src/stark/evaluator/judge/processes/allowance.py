@@ -39,8 +39,7 @@ class Use:
     """What a child and its descendants use."""
 
     def __init__(self, pid: int, allowed: Allowance) -> None:
-        self._pid = pid
-        self._allowed = allowed
+        self._pid, self._allowed = pid, allowed
         self._began_with_bytes = use_of_tree(pid).memory_bytes
         self._folder_due = time.monotonic() + FOLDER_POLL_S
 
@@ -50,18 +49,15 @@ class Use:
         limit = self._allowed.memory_gb * 1e9
         # The exact figure divides what they share with the forkserver, so nothing is taken off it.
         if used.memory_bytes - self._began_with_bytes > limit and exact_memory_bytes(used) > limit:
-            raise ChildFailed(
-                "out_of_memory", f"it used more than {self._allowed.memory_gb:g} GB of memory"
-            )
+            error = f"it used more than {self._allowed.memory_gb:g} GB of memory"
+            raise ChildFailed("out_of_memory", error)
         if used.tasks > max_processes():
-            raise ChildFailed(
-                "crashed", f"it started more than {max_processes()} processes and threads"
-            )
+            error = f"it started more than {max_processes()} processes and threads"
+            raise ChildFailed("crashed", error)
         if time.monotonic() < self._folder_due:
             return
         unlinked = unlinked_bytes(used.processes)
         for folder in (Path(self._allowed.place.folder), *self._allowed.watched):
-            too_much = excess(folder, unlinked)
-            if too_much is not None:
+            if (too_much := excess(folder, unlinked)) is not None:
                 raise ChildFailed("crashed", f"it wrote {too_much}")
         self._folder_due = time.monotonic() + FOLDER_POLL_S

@@ -70,10 +70,8 @@ class Child:
 
         self.patience = Patience()
         self.is_reference = False
-        self._ask_forkserver = ask_forkserver
-        self._channel = channel
-        self._output = output
-        self._allowed = allowed
+        self._ask_forkserver, self._channel = ask_forkserver, channel
+        self._output, self._allowed = output, allowed
         self.runner_pid = pid
         """The ID of the process that runs the program, the last of a chain."""
 
@@ -84,11 +82,10 @@ class Child:
         """Wait until the child is confined. If that fails, close the child and raise SandboxFailed."""
         try:
             ready = self._channel.receive(START_S)
-            error = None if ready.get("ok") is True else str(ready.get("error"))
         except (ChannelClosed, TimeoutError) as failure:
-            error = str(failure) or f"it sent nothing within {START_S:g} s"
-        if error is not None:
-            said = self.close()
+            ready = {"error": str(failure) or f"it sent nothing within {START_S:g} s"}
+        if ready.get("ok") is not True:
+            error, said = ready.get("error"), self.close()
             raise SandboxFailed(
                 f"cannot confine a child process: {error}\n{said}\nRun `stark doctor` to see "
                 f"which sandbox layers work; set {WITHOUT} to the layers to leave out, "
@@ -102,10 +99,8 @@ class Child:
     ) -> ChildFailed | ReferenceDied:
         """The exception for a failure of this child."""
         failure = ChildFailed(kind, error, types)
-        if not self.is_reference:
-            return failure
         said = f"the running reference failed ({kind.replace('_', ' ')}): {error}"
-        return ReferenceDied(said, failure)
+        return ReferenceDied(said, failure) if self.is_reference else failure
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
         """Send a request and wait up to `limit_s` seconds for its answer. Fails like `answer`."""
@@ -171,10 +166,7 @@ class Child:
         return code
 
     def pause(self) -> float:
-        """Stop all its processes until `go_on`, so that none runs while another program is timed.
-
-        Returns the time of the stop by `time.perf_counter`.
-        """
+        """Stop all its processes until `go_on`, while others are timed. Returns a `time.perf_counter()` when all had stopped."""
         try:
             return self._tree.stop()
         except NotStopped as error:

@@ -29,7 +29,4 @@ class ReferenceDied(Exception):
 
 
 class SandboxFailed(Exception):
-    """A sandbox layer failed although this machine offers it, or a child could not map the judge's memory.
-
-    This is a failure of the judge or the machine; no program ran.
-    """
+    """A sandbox layer that this machine offers failed, or a child could not map the judge's memory. No program ran, so none is to blame."""

@@ -98,14 +98,12 @@ class Forkserver:
     def fork(
         self, allowed: Allowance, arena: int | None = None, command: Sequence[str] = ()
     ) -> Child:
-        """Fork a confined child. `arena` is the descriptor of the file that is the child's shared memory; on a GPU
-        there is no such file.
+        """Fork a confined child. Raises SandboxFailed.
 
+        `arena` is the descriptor of the file that is the child's shared memory; on a GPU there is no such file.
         With a `command`, the child executes this command and serves no requests; `Child.finish` waits
         for its end. The command keeps the privileges that it needs to set up a sandbox, so it must drop
         them (`confine.close`) before it runs any of the candidate's code.
-
-        Raises SandboxFailed.
         """
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()

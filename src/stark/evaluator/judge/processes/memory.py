@@ -94,10 +94,7 @@ def _mappings(pid: int) -> Iterator[tuple[int, int, bool, int, int, str]]:
 
 
 def innermost_process(pid: int) -> int:
-    """The last process of a chain of processes with one child each.
-
-    The last process runs the program. The others only reap processes that end.
-    """
+    """The last process of a chain with one child each. It runs the program, and the others only reap processes that end."""
     while len(children := children_of(pid)) == 1:
         (pid,) = children
     return pid

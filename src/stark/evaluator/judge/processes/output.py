@@ -22,10 +22,7 @@ class Output:
     """Reads everything that a child prints and keeps the beginning and the end."""
 
     def __init__(self, descriptor: int, keep_kb: int) -> None:
-        """Read from `descriptor` until its other end is closed, then close `descriptor`.
-
-        Of the output, keeps the first and the last `keep_kb` / 2 kilobytes.
-        """
+        """Read from `descriptor` to its end, then close it. Keeps the first and the last `keep_kb` / 2 kilobytes."""
         self._half = keep_kb * 512
         self._head = b""
         self._tail = b""

@@ -54,10 +54,7 @@ class Tree:
         """The processor time of every process when all were stopped; empty while they may run."""
 
     def stop(self) -> float:
-        """Stop all processes, those first that were stopped before. Raises NotStopped.
-
-        Returns a time, by `time.perf_counter`, at which every thread had stopped.
-        """
+        """Stop all, first those that were stopped before. Returns a `time.perf_counter()` when all had stopped. Raises NotStopped."""
         deadline = time.perf_counter() + PATIENCE_S
         self._meet({self._root})
         self._signal(signal.SIGSTOP)
@@ -116,7 +113,6 @@ class Tree:
         return moved
 
     def _is_child(self, pid: int, found: Collection[int]) -> bool:
-        """Whether a process has a parent in the tree."""
         with suppress(OSError):
             parent = parent_of(pid)
             return parent in self._handles or parent in found
@@ -151,16 +147,13 @@ def _is_stopped(pid: int) -> bool:
 
 def _state(place: str) -> str:
     """The letter for a thread's state. The plainest calls, because a clock runs meanwhile."""
-    try:
+    with suppress(OSError, IndexError):
         file = os.open(place, os.O_RDONLY)
-    except OSError:  # it ended meanwhile
-        return "X"
-    try:
-        return chr(os.read(file, 4096).rpartition(b") ")[2][0])
-    except (OSError, IndexError):
-        return "X"
-    finally:
-        os.close(file)
+        try:
+            return chr(os.read(file, 4096).rpartition(b") ")[2][0])
+        finally:
+            os.close(file)
+    return "X"  # it ended meanwhile
 
 
 def processor_ns(pid: int) -> int | None:

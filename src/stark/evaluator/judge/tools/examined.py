@@ -13,7 +13,6 @@ from functools import partial
 
 from stark.core.evaluation import Correct, Evaluation, Incorrect
 from stark.core.judging import Tools
-from stark.core.profile import KernelCounters
 from stark.evaluator.judge.tools import memory_errors, sanitizer
 from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.running import NotRun, Target
@@ -44,8 +43,7 @@ def examined(correct: Correct, tools: Tools, target: Target, counters: Counters)
             break
         correct = found
     taken_s = found.seconds.get("tools", 0.0) + time.monotonic() - begin
-    seconds = {**found.seconds, "tools": round(taken_s, 4)}
-    return found.model_copy(update={"seconds": seconds})
+    return found.model_copy(update={"seconds": found.seconds | {"tools": round(taken_s, 4)}})
 
 
 def _steps(
@@ -55,24 +53,20 @@ def _steps(
     final = correct.effort == "promote"
     if correct.device.kind == "cpu":
         if final and tools.sanitizer is not False and target.language == "cpp":
-            tool, checks = (
-                "a check for memory errors and undefined arithmetic",
-                memory_errors.CHECKS,
-            )
-            finding = partial(memory_errors.findings, target)
+            tool = "a check for memory errors and undefined arithmetic"
+            checks, finding = memory_errors.CHECKS, partial(memory_errors.findings, target)
             yield " and ".join(checks), partial(_checked, finding, tool, checks)
         return
     if tools.counters and correct.profile is not None:
-        yield "Nsight Compute", partial(_counted, lambda: counters.of(target))
+        yield "Nsight Compute", partial(_counted, target, counters)
     for check in sanitizer.checks(target.language) if final and tools.sanitizer else ():
         tool, finding = f"compute-sanitizer's {check}", partial(sanitizer.findings, target, check)
         yield tool, partial(_checked, finding, tool, (check,))
 
 
-def _counted(count: Callable[[], tuple[KernelCounters, ...]], correct: Correct) -> Evaluation:
-    """The evaluation with counters in its profile."""
+def _counted(target: Target, counters: Counters, correct: Correct) -> Evaluation:
     assert correct.profile is not None
-    profile = correct.profile.model_copy(update={"counters": count()})
+    profile = correct.profile.model_copy(update={"counters": counters.of(target)})
     return correct.model_copy(update={"profile": profile})
 
 

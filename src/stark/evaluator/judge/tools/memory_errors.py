@@ -15,9 +15,9 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -102,15 +102,6 @@ _OF_THE_TOOL = re.compile(r"libsanitizer/|/lib(?:asan|ubsan)\.so")
 _HEADER = re.compile(r"/include/|\.h(?:pp|xx|h)?:\d")
 
 
-@dataclass(frozen=True)
-class Guarded:
-    """An input in the candidate's process."""
-
-    start: int
-    size: int
-    form: str
-
-
 def findings(target: Target) -> list[str]:
     """The errors in the candidate's own code. Raises NotRun."""
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=target.prepared.forkserver.folder))
@@ -147,7 +138,6 @@ def _ran(target: Target) -> Ran:
     """Build and run the candidate with the checks. Raises NotRun."""
     compiler = os.environ.get("CXX", "c++")
     loaded = (runtime(compiler), _standard_library())
-    prepared = target.prepared
     changed = {
         "CXX": str(_wrapper(target.built.folder / "compiler", compiler)),
         "TORCH_DONT_CHECK_COMPILER_ABI": "1",  # torch knows compilers by their names
@@ -155,16 +145,10 @@ def _ran(target: Target) -> Ran:
     }
     options = ":".join(f"{name}={value}" for name, value in ADDRESS_OPTIONS.items())
     loading = ("env", f"LD_PRELOAD={' '.join(loaded)}", f"ASAN_OPTIONS={options}")
-    desk = Desk(
-        lambda _: (*_at_fixed_addresses(), *loading),
-        prepared.forkserver,
-        prepared.device,
-        target.limits,
-        output_kb=OUTPUT_KB,
-    )
-    with closing(desk):
-        limit_s = target.limits.build_s + LIMIT_S
-        return desk.run(target, 0, limit_s, changed, guarded=True)
+    command, limits = (*_at_fixed_addresses(), *loading), target.limits
+    server, device = target.prepared.forkserver, target.prepared.device
+    with closing(Desk(lambda _: command, server, device, limits, output_kb=OUTPUT_KB)) as desk:
+        return desk.run(target, 0, limits.build_s + LIMIT_S, changed, guarded=True)
 
 
 def _wrapper(folder: Path, compiler: str) -> Path:
@@ -182,12 +166,7 @@ def _wrapper(folder: Path, compiler: str) -> Path:
 @cache
 def runtime(compiler: str) -> str:
     """The path of a compiler's library for AddressSanitizer. Raises NotRun."""
-    command = [*shlex.split(compiler), "-print-file-name=libasan.so"]
-    path = ""
-    with suppress(OSError, subprocess.SubprocessError):
-        path = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=True
-        ).stdout.strip()
+    path = _said([*shlex.split(compiler), "-print-file-name=libasan.so"]) or ""
     if not Path(path).is_absolute():
         raise NotRun(
             f"{compiler} has no libasan.so; install g++ with its sanitizers, or turn the check off"
@@ -211,11 +190,15 @@ def _at_fixed_addresses() -> tuple[str, ...]:
     Where Linux randomizes more than 28 bits of an address, AddressSanitizer up to g++ 13 fails now and then.
     """
     command = ("setarch", "-R")
-    try:
-        subprocess.run([*command, "true"], capture_output=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return command
+    return () if _said([*command, "true"]) is None else command
+
+
+def _said(command: Sequence[str]) -> str | None:
+    """What a command prints; None if it fails."""
+    with suppress(OSError, subprocess.SubprocessError):
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        return ran.stdout.strip()
+    return None
 
 
 def _reports(text: str) -> Iterator[tuple[str, str, list[str]]]:
@@ -228,10 +211,7 @@ def _reports(text: str) -> Iterator[tuple[str, str, list[str]]]:
         if kind.startswith(_LIMITS_OF_THE_TOOL):
             raise NotRun(f"the checks need more memory than there is: {kind}")
         frames = _frames(report[max(report.find("\n    #0 ") + 1, 0) :])
-        inputs = [
-            Guarded(int(at, 16), int(size), form) for at, size, form in _GUARDED.findall(text)
-        ]
-        yield _what(kind, report), _where(report, inputs), frames
+        yield _what(kind, report), _where(report, _GUARDED.findall(text)), frames
 
 
 def _frames(text: str) -> list[str]:
@@ -255,14 +235,15 @@ def _what(kind: str, report: str) -> str:
     return kind
 
 
-def _where(report: str, inputs: list[Guarded]) -> str:
-    """How far outside of which buffer the access is, with a comma before it, or nothing."""
-    access = _ACCESS.search(report)
-    if access is not None:
-        address, length = int(access[3], 16), int(access[2])
-        for each in inputs:
-            if place := _beside(each, address, length):
-                return f", {place} of the input {each.form}"
+def _where(report: str, inputs: list[tuple[str, str, str]]) -> str:
+    """How far outside of which buffer the access is, with a comma before it, or nothing.
+
+    Each of `inputs` is an address, the bytes there and the form, as the candidate's process has printed them.
+    """
+    if access := _ACCESS.search(report):
+        for start, size, form in inputs:
+            if place := _beside(int(start, 16), int(size), int(access[3], 16), int(access[2])):
+                return f", {place} of the input {form}"
     if beside := _BESIDE.search(report):
         side = "past the end" if beside["past"] else "after the start"
         side = "before the start" if beside["before"] else side
@@ -274,10 +255,10 @@ def _where(report: str, inputs: list[Guarded]) -> str:
     return ""
 
 
-def _beside(given: Guarded, address: int, length: int) -> str | None:
+def _beside(start: int, size: int, address: int, length: int) -> str | None:
     """Where an access lies that is close to an input but not inside, or None for any other access."""
-    before, past = given.start - address, address - given.start - given.size
-    reach = min(max(given.size, LEAST_BYTES), MOST_BYTES)
+    before, past = start - address, address - start - size
+    reach = min(max(size, LEAST_BYTES), MOST_BYTES)
     if 0 < before <= reach:
         return f"{before} bytes before the start"
     if 0 <= past <= reach:

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from stark.core.judging import Limits
+from stark.evaluator.candidate import under_tool
 from stark.evaluator.candidate.confine import Place
-from stark.evaluator.candidate.under_tool import READY
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
@@ -85,10 +85,7 @@ class Ran:
     code: int
 
     def why(self) -> str:
-        """Why the tool failed: the program's last error or else the tool's first error.
-
-        If there is neither, returns a line of the output or the exit code.
-        """
+        """Why the tool failed: the program's last error, else the tool's first, else a line of the output or the exit code."""
         stripped = [line.strip("= ") for line in self.log.splitlines() if "SUMMARY:" not in line]
         lines = [line for line in stripped if line]
         printed = [line.strip() for line in self.printed.splitlines() if line.strip()]
@@ -142,20 +139,14 @@ class Desk:
             output_kb=output_kb or limits.output_kb,
         )
         self._request = self._folder / "request.json"
-        program = [
-            "-P",
-            "-s",
-            "-m",
-            "stark.evaluator.candidate.under_tool",
-            str(self._request),
-            *modules,
-        ]
+        program = ["-P", "-s", "-m", under_tool.__name__, str(self._request), *modules]
         line = [*command(self._log), sys.executable, *program]
         self._child = server.fork(self._allowed, command=line)
 
     def await_imports(self) -> None:
         """Wait until the process only waits, so that it disturbs no program that is timed."""
-        ready, deadline = self._request.with_suffix(READY), time.monotonic() + IMPORTS_S
+        ready = self._request.with_suffix(under_tool.READY)
+        deadline = time.monotonic() + IMPORTS_S
         while not (ready.exists() or self._child.has_ended()) and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
@@ -176,7 +167,12 @@ class Desk:
         """
         prepared, built = target.prepared, target.built
         self._allowed.watched.append(built.work)
-        extra = language(target.language).environment(built.work, prepared.architecture)
+        environment = {
+            **_environment(built.work, prepared.device),
+            **language(target.language).environment(built.work, prepared.architecture),
+            **(changed or {}),
+        }
+        gradients = prepared.program.differentiation
         asked: dict[str, Any] = {
             "problem": str(prepared.program.path),
             "program": str(built.source),
@@ -184,21 +180,14 @@ class Desk:
             "memory_fraction": DEVICE_SHARE,
             "seed": CONSTRUCTION_SEED,
             "warm": warm,
-            "gradients": None,
-            "cotangents": [],
             "guarded": guarded,
             "abrupt": abrupt,
             "layers": prepared.forkserver.layers(),
             "folder": str(built.work),
             "scratch": str(self._scratch),
-            "environment": {
-                **_environment(built.work, prepared.device),
-                **extra,
-                **(changed or {}),
-            },
+            "environment": environment,
+            **({"gradients": None, "cotangents": []} if gradients is None else gradients.request()),
         }
-        if prepared.program.differentiation is not None:
-            asked |= prepared.program.differentiation.request()
         part = self._request.with_suffix(".part")
         part.write_text(json.dumps(asked))
         part.rename(self._request)
