@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import statistics
 import time
+from collections import Counter
 
 from stark.core.candidate import Candidate
 from stark.core.judging import Limits
@@ -95,6 +96,7 @@ async def _rate(notation: str, candidates: int) -> float:
     first, counted = WARM * len(PROBLEMS), candidates // len(PROBLEMS) * len(PROBLEMS)
     slots = asyncio.Semaphore(PARALLEL)
     answered: list[float] = []
+    phases: Counter[str] = Counter()
     prepared: list[list[int]] = []
 
     async def judged(number: int) -> None:
@@ -105,6 +107,8 @@ async def _rate(notation: str, candidates: int) -> float:
         if found.status != "correct":
             raise SystemExit(f"{problem.name} is {found.status}: the figures would mean nothing")
         answered.append(time.monotonic())
+        if first < len(answered) <= first + counted:
+            phases.update(found.seconds)
         if len(answered) in (first, first + counted):
             prepared.append([len(judge.kept) for judge in executor._judges])
 

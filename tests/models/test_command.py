@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stark.core.call import Message
 from stark.core.errors import ModelRefused, ModelUnreachable, PromptRefused, UsageError
 from stark.core.usage import Price
+from stark.models import command
 from stark.models.command import CommandModel, as_text
 from support.processes import eventually, is_gone, pids
 
@@ -244,6 +246,32 @@ async def test_cancelling_ends_the_command_and_its_children(tmp_path: Path) -> N
         await asking
 
     assert eventually(lambda: all(is_gone(pid) for pid in pids(started)))
+
+
+async def test_cancelling_while_the_command_starts_ends_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, start = tmp_path / "pids", asyncio.create_subprocess_exec
+
+    async def slowly(*command: str, **more: Any) -> asyncio.subprocess.Process:
+        process = await start(*command, **more)
+        await asyncio.sleep(0.3)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    # The one that watches this process comes too late: it would wait for a writer of a closed pipe.
+    late = command._WATCHED.replace("(read", "(sleep 0.2; read")
+    monkeypatch.setattr(command, "_WATCHED", late)
+    asking = asyncio.create_task(
+        CommandModel(f"sleep 60 & echo $! $$ > {started}; wait").ask(QUESTION, None)
+    )
+    assert await asyncio.to_thread(eventually, lambda: len(pids(started)) == 2)
+
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert all(is_gone(pid) for pid in pids(started))
 
 
 async def test_a_child_that_holds_the_output_open_is_ended_at_the_timeout(tmp_path: Path) -> None:

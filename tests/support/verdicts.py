@@ -41,9 +41,9 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.problem.weights import other_weights
-from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trial import Called, Trial
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
-from stark.evaluator.judge.verifying import Called, verify_on
+from stark.evaluator.judge.verifying import verify_on
 from support.nodes import CPU
 
 SHEET = CPU.model_copy(update={"peak_tflop_s": {"fp32": 0.4, "bf16": 0.4, "fp16": 0.4}})

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import enum
 import functools
-import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -161,12 +160,8 @@ class Parts:
         yield from dict.fromkeys(test for each in tests for test in each)
         for index, (path, part) in enumerate(module.named_modules()):
             yield from self._same_part(path, part, str(index), names)
-        asked: list[Callable[[], Any]] = []
         for index, name in enumerate(self.state):
-            yield from self._same_tensor(name, str(index), names, asked)
-        # One call of `map` takes half as long as calls in the test's own code.
-        names |= {"call": operator.call, "asked": asked, "got": [ask() for ask in asked]}
-        yield "[*map(call, asked)] == got"
+            yield from self._same_tensor(name, str(index), names)
 
     def _same_part(
         self, path: str, part: nn.Module, index: str, names: dict[str, Any]
@@ -190,10 +185,7 @@ class Parts:
                 yield from _same_buffer(part, name, index, str(place), names)
             yield from _same_attribute(part, name, index, str(place), names)
 
-    def _same_tensor(
-        self, name: str, index: str, names: dict[str, Any], asked: list[Callable[[], Any]]
-    ) -> Iterator[str]:
-        """Tests that a name's tensor is the one that it was. Adds to `asked` what must return the same as before."""
+    def _same_tensor(self, name: str, index: str, names: dict[str, Any]) -> Iterator[str]:
         form, getter = self.contract.state[name], self.tensors[name]
         tensor = getter()
         names |= {f"p{index}": tensor, f"t{index}": form.dtype}
@@ -201,11 +193,11 @@ class Parts:
         leaf = name.rpartition(".")[2]
         yield f"d{index}[{leaf!r}] is p{index} and p{index}.dtype is t{index}"
         # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
-        asked += [tensor.data_ptr, tensor.numel]
-        if len(form.shape) > 1 and form.contiguous:
-            asked.append(tensor.is_contiguous)
-        elif len(form.shape) > 1:
-            yield strided(f"p{index}", form)
+        names |= {f"q{index}": tensor.data_ptr, f"n{index}": tensor.numel}  # quicker than looked up
+        yield f"q{index}() == {tensor.data_ptr()} and n{index}() == {tensor.numel()}"
+        if len(form.shape) > 1:
+            names[f"c{index}"] = tensor.is_contiguous
+            yield f"c{index}()" if form.contiguous else strided(f"p{index}", form)
 
 
 def _defined_again(kind: type) -> bool:

@@ -14,9 +14,11 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -120,7 +122,7 @@ class CommandModel:
         with os.fdopen(ours, "wb", buffering=0) as alive:
             try:
                 # In a new session, so that it can be killed with all that it started.
-                process = await asyncio.create_subprocess_exec(
+                starting = asyncio.create_subprocess_exec(
                     *("/bin/sh", "-c", _WATCHED.format(watched), "sh", self._command),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
@@ -129,6 +131,7 @@ class CommandModel:
                     pass_fds=(watched,),
                     env=os.environ | {USAGE_VARIABLE: str(usage_file)},
                 )
+                process = await _started(starting)
             except OSError as error:
                 raise ModelRefused(
                     f"{self.name} cannot start: {error}; shorten the command or free system resources"
@@ -191,6 +194,19 @@ def _program(command: str) -> str:
         if re.search(r"\w", PurePath(word).name) and not re.match(r"[A-Za-z_]\w*=", word):
             return word
     raise UsageError("exec: needs a command: write exec:COMMAND or exec[NAME]:COMMAND")
+
+
+async def _started(
+    starting: Coroutine[Any, Any, asyncio.subprocess.Process],
+) -> asyncio.subprocess.Process:
+    """The process that starts. If this is cancelled meanwhile, it is killed with all that it has started already."""
+    task = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            await _end(await task)
+        raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.regimes import EXCHANGED, REGIMES
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.timed_results import TimedResults
-from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trial import Called, Trial
 from stark.evaluator.protocol import Evaluate
 from support.candidates import FAULTS, PROBLEM, as_candidate
 from support.nodes import CPU, measurement
@@ -102,7 +103,7 @@ def run(clock: Any) -> Any:
     clock.time(child(0), SimpleNamespace(budgets=()))
     LOG.append("end 0")
     started = iter(range(1, 99))
-    return clock.end(lambda: child(next(started)))
+    return clock.end(lambda: closing(child(next(started))))
 
 
 def test_a_search_visits_the_reference_before_and_after_the_candidate(free: list[float]) -> None:
@@ -177,14 +178,14 @@ def comparing(tmp_path: Path) -> Any:
         Problem(name="made_up", source=SOURCE), torch.device("cpu"), CPU, forkserver
     )
     found._attempt, found._running, found._child = SimpleNamespace(effort="search"), {}, None
-    found._compared_by = TimedResults([floor_of("fp32-split", "float32")], "fp32-split")
+    found._results = TimedResults(found._prepared, [floor_of("fp32-split", "float32")])
     found._choose()
     return found
 
 
 def compare(clock: Any, trial: Trial, forward: Callable[[Any], Any]) -> None:
     drawn = clock._prepared.trials.drawn(trial)
-    clock._compare(trial, drawn, [forward(drawn.tensors[0])], None, None)
+    clock._compare(trial, drawn, Called([forward(drawn.tensors[0])]))
 
 
 def right(x: Any) -> Any:

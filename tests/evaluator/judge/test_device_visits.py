@@ -260,13 +260,14 @@ def test_a_visit_for_half_of_the_samples_has_half_of_the_calls(visits: Any) -> N
         made.append(len(trials))
         return [1.0] * len(trials)
 
-    visits._random, visits._samples, visits._per_sample = random.SystemRandom(), 8, 2.5
+    visits._random, visits._samples = random.SystemRandom(), 8
     visits._made = SimpleNamespace(time=time, together=64)
 
-    for samples in (8, 4):
-        assert samples == len(visits.visit(program(depth=64), samples))
+    for visits._per_sample in (2.5, 0.5):  # the latter of calls over a tenth of a second
+        for samples in (8, 4):
+            assert samples == len(visits.visit(program(depth=64), samples))
 
-    assert [1, 2, 20, 1, 2, 10] == made
+    assert [1, 2, 20, 1, 2, 10, 1, 2, 8, 1, 2, 4] == made
 
 
 def test_a_visit_that_begins_again_has_other_calls_for_the_oracle(visits: Any) -> None:

@@ -30,6 +30,7 @@ import torch
 from stark.core.device import Device
 from stark.core.problem import Problem
 from stark.evaluator.judge import room
+from stark.evaluator.judge.trial import Called
 from stark.evaluator.judge.verifying import check_results
 from stark.evaluator.judge.prepared import PreparedReference
 
@@ -68,7 +69,7 @@ def verify(trial):
     prepared.shared.fill_inputs(drawn, 0)
     for place, output in zip(prepared.shared.outputs[0], expected, strict=True):
         place.copy_(output.eager)
-    check_results(prepared, prepared.shared.results(0), None, None, drawn, expected)
+    check_results(prepared, Called(prepared.shared.results(0)), drawn, expected)
 
 for trial in prepared.trials.for_effort("search"):
     verify(trial)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge import timed_results
 from stark.evaluator.judge.timed_results import TimedResults, agreement
-from stark.evaluator.judge.verify import oracle
+from stark.evaluator.judge.verify import errors
 
 BUDGET = 2e-5
 
@@ -29,7 +32,7 @@ def rounded(values: torch.Tensor) -> torch.Tensor:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of a large output a part is looked at."""
     if request.param == "large":
-        monkeypatch.setitem(oracle.CHUNKS, "cpu", 1 << 14)
+        monkeypatch.setitem(errors.CHUNKS, "cpu", 1 << 14)
         monkeypatch.setitem(timed_results.PART, "cpu", 1 << 14)
     return str(request.param)
 
@@ -53,6 +56,19 @@ def test_where_each_element_agrees_nothing_else_is_looked_at(
     theirs[0, 0] = torch.nan
     with pytest.raises(NameError):
         agreement(theirs.clone(), theirs, BUDGET, "fp32-split")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("ours_there", [0.0, torch.inf, 1e4])
+def test_infinite_values_agree_with_nothing_else(
+    size: str, dtype: torch.dtype, ours_there: float
+) -> None:
+    """As in causal scores, of which a kernel computes only one half."""
+    hidden = torch.ones(512, 128, dtype=torch.bool).triu(1)
+    theirs = falling(512, 128).to(dtype).masked_fill(hidden, -torch.inf)
+
+    assert "none" == agreement(theirs.masked_fill(hidden, ours_there), theirs, BUDGET, "fp32-split")
+    assert "full" == agreement(theirs.clone(), theirs, BUDGET, "fp32-split")
 
 
 @pytest.mark.parametrize("axis", ["rows", "columns", "slices"])
@@ -102,13 +118,23 @@ def test_half_precision_does_not_agree_at_all(size: str) -> None:
     assert "full" == agreement(theirs.half().float(), theirs, 1e-3, "tf32"), "but in another class"
 
 
-@pytest.mark.parametrize(("off", "expected"), [(0, "full"), (1, "none")])
-def test_whole_numbers_must_be_equal(off: int, expected: str) -> None:
-    theirs = torch.arange(60).view(20, 3)
+@pytest.mark.parametrize(
+    ("wrong", "expected"), [(0, "full"), (1, "as a whole"), (5, "as a whole"), (7, "none")]
+)
+def test_the_oracle_judges_whole_numbers_that_differ(wrong: int, expected: str) -> None:
+    theirs = torch.arange(600).view(200, 3)
     ours = theirs.clone()
-    ours[3, 1] += off
+    ours[:wrong, 1] += 1
 
     assert expected == agreement(ours, theirs, 0.0, "fp32-split")
+
+
+def test_of_a_few_whole_numbers_each_is_always_judged() -> None:
+    theirs = torch.arange(60).view(20, 3)
+    ours = theirs.clone()
+    ours[3, 1] += 1
+
+    assert "none" == agreement(ours, theirs, 0.0, "fp32-split")
 
 
 def test_complex_numbers_are_pairs() -> None:
@@ -128,7 +154,8 @@ def test_the_oracle_is_not_asked_about_each_line_that_no_kernel_has_right(
     theirs = falling(512, 128)
     lines, wrong = rounded(theirs), theirs * 1.01
     lines[300:] = 0
-    judged = TimedResults([BUDGET], "fp32-split")
+    prepared: Any = SimpleNamespace(precision="fp32-split")
+    judged = TimedResults(prepared, [BUDGET])
 
     asked = [judged.need_oracle([lines], [theirs]) for _ in range(timed_results.ALWAYS_ASKED + 5)]
 

@@ -469,3 +469,15 @@ def test_floats_that_the_reference_needs_stay(body: str, tmp_path: Path) -> None
     found = made_ready(SCALED.format(body=body), tmp_path).trials
 
     assert FLOATS not in [each.regime for each in found.for_effort("search")]
+
+
+def test_a_regime_in_which_rounding_decides_booleans_is_left_out(tmp_path: Path) -> None:
+    signs = SOURCE.replace("x / x.abs().amax().clamp(min=1)", "torch.sin(1e3 * x * x) > 0")
+    other = SOURCE.replace("x / x.abs().amax().clamp(min=1)", "x.double() * 3 - x * 3 > 0")
+
+    decided = {trial.regime for trial in made_ready(signs, tmp_path).trials.always}
+    everywhere = {trial.regime for trial in made_ready(other, tmp_path).trials.always}
+
+    assert {"tiny", "shifted"} <= decided
+    assert "large" not in decided
+    assert "large" in everywhere, "as on the problem's own inputs"

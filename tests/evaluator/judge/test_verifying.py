@@ -14,6 +14,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.trial import Called
 from stark.evaluator.judge.verifying import check_results
 from support.nodes import CPU
 
@@ -47,6 +48,6 @@ def test_a_reference_that_refuses_inputs_that_moved_explains_no_error(tmp_path: 
     with pytest.raises(ProblemError, match="not on the grid"):
         next(prepared.trials.expectations.moved(drawn, 0))
     with pytest.raises(Verdict) as verdict:
-        check_results(prepared, found, None, None, drawn, expected)
+        check_results(prepared, Called(found), drawn, expected)
 
     assert "output 0" in verdict.value.evaluation.error

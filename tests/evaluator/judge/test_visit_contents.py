@@ -18,8 +18,11 @@ from stark.core.problem import Problem
 from stark.evaluator.judge import visit_contents
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.visit_contents import Kept, VisitContents, _addresses
+from stark.evaluator.judge.trial import Called, Trial
+from stark.evaluator.judge.visit_contents import VisitContents, _addresses
 from support.nodes import CPU
 
 SOURCE = """
@@ -72,22 +75,22 @@ class Window:
         self.contents = VisitContents(
             self.prepared,
             self.candidate,
-            [(self.reference, self.reference.shared)],
+            [RunningReference(self.reference, self.reference.shared)],
             [floor_of("fp32-split", "float32")] * results,
             "search",
         )
-        self._ask_oracle = self.contents._ask_oracle
-        self.contents._ask_oracle = self.ask_oracle  # type: ignore[method-assign]
+        self._ask_oracle = self.contents._results.ask_oracle
+        self.contents._results.ask_oracle = self.ask_oracle  # type: ignore[method-assign]
         self.unused = list(self.contents._unused)
         self.contents._unused.clear()
         self.contents.turn(CALLS)
 
-    def ask_oracle(self, number: int, kept: Kept) -> None:
+    def ask_oracle(self, called: Called, drawn: Drawn, trial: Trial) -> None:
         self.asked += 1
-        assert all(not self._shared(each) for each in kept.results), (
+        assert all(not self._shared(each) for each in called.results), (
             "the candidate could change them"
         )
-        self._ask_oracle(number, kept)
+        self._ask_oracle(called, drawn, trial)
 
     def _shared(self, tensor: torch.Tensor) -> bool:
         block = self.candidate.shared.arena.block
@@ -292,7 +295,7 @@ def visit_verified(window: Window, trials: list[Any]) -> list[int]:
             answer = (window.candidate, window.reference)[place].call()
             if number:
                 window.contents.read(place, number, answer)
-    return [number for number in range(1, last + 1) if not window.contents.counts(number)]
+    return [number for number in range(1, last + 1) if number in window.contents.uncounted]
 
 
 def test_calls_on_inputs_of_verification_are_among_the_timed_ones(window: Window) -> None:

@@ -195,7 +195,7 @@ def _end_group(pid: int) -> None:
 
 
 def main() -> None:
-    """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`. Outlives a killed judge."""
+    """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`. Ends with the judge, even if that is killed."""
     _, descriptor, folder, *modules = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)

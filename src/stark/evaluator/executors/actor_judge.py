@@ -66,7 +66,9 @@ class ActorJudge(Judge):
                 raise
         except ray().exceptions.RayError as error:
             self._lose()
-            raise ActorLost(first_line(str(error))) from error  # without the actor's trace
+            raise ActorLost(
+                first_line(str(error)) or type(error).__name__
+            ) from error  # without the actor's trace
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
             raise JudgeDied(answer.error, answer.machine)

@@ -77,10 +77,7 @@ def main() -> None:
 
 
 def _measured(device: str, answers: BinaryIO) -> tuple[Machine, str]:
-    """Measure the device in another process: this one must not use it, because a CUDA context does not survive a fork.
-
-    Exits if there is no such device.
-    """
+    """Measure the device in another process: a CUDA context does not survive a fork. Exits if there is no such device."""
     from stark.evaluator.judge import machine
     from stark.evaluator.judge.lock import DeviceLock
 

@@ -80,20 +80,15 @@ class Attempt:
 
     @contextmanager
     def charging_memory(self) -> Iterator[None]:
-        """Turn an out-of-memory error of the judge or a reference into an OutOfMemory verdict on the candidate.
-
-        The candidate is to blame, because they had enough memory before the candidate was loaded.
-        """
+        """Blame the candidate if the judge or a reference, which had enough memory before, runs out of it. Raises Verdict."""
         try:
             yield
         except (ProblemError, ReferenceDied, torch.OutOfMemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            reason = (
-                "the candidate leaves the judge and the reference too little memory; allocate less"
-            )
-            verdict = Verdict(OutOfMemory(phase=self.phase, error=f"{reason}: {error}"))
-            raise verdict from error
+            reason = "the candidate leaves the judge and the reference too little memory"
+            found = OutOfMemory(phase=self.phase, error=f"{reason}; allocate less: {error}")
+            raise Verdict(found) from error
 
     def _evaluation_of(self, failure: ChildFailed) -> Evaluation:
         match failure.kind:

@@ -30,7 +30,7 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work, stream_beside
-from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trial import Called, Trial
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.prepared import PreparedReference
@@ -53,9 +53,8 @@ too many kernels for the device's queue."""
 LONE_S = 5e-4
 """Seconds that a program may use the host before the gate of a call that is requested alone opens."""
 
-Compare = Callable[[Trial, Drawn, list[torch.Tensor], int | None, object], None]
-"""Checks one call's results. The arguments are the trial and its inputs, the results, the index of an input that the call
-changed and must not, and the form that the program reports if it is not as expected."""
+Compare = Callable[[Trial, Drawn, Called], None]
+"""Checks what a call on a trial and its inputs leaves."""
 
 
 @dataclass
@@ -142,27 +141,24 @@ class DeviceCalls:
         taken, answer, results = self._made(program, calls)
         views = program.shared.inputs_in
         checks = [
-            (
-                *(call.trial, call.drawn, result),
-                program.shared.changed_input(views(call.staged), views(call.seen)),
-            )
+            (call.trial, call.drawn, Called(result.tensors(), changed, answer.get("odd")))
             for call, result in zip(calls, results, strict=True)
+            for changed in [program.shared.changed_input(views(call.staged), views(call.seen))]
         ]
         del calls, results  # a comparison may need the memory
         if compare is not None:
-            for trial, drawn, result, changed in checks:
-                compare(trial, drawn, result.tensors(), changed, answer.get("odd"))
+            for check in checks:
+                compare(*check)
         return taken
 
     def _planned(self, program: Visited, trials: Sequence[Trial]) -> list[Call]:
+        def planned(slot: int, trial: Trial) -> Call:
+            drawn = self._prepared.trials.drawn(trial)
+            staged = program.shared.staged(drawn)
+            return Call(slot, trial, drawn, staged, torch.zeros_like(staged))
+
         slots = self._random.sample(range(self._prepared.room.slots), len(trials))
-        calls = []
-        for slot, trial in zip(slots, trials, strict=True):
-            drawn = self.drawn(trial)
-            staged = retried(partial(program.shared.staged, drawn))
-            seen = retried(partial(torch.zeros_like, staged))
-            calls.append(Call(slot, trial, drawn, staged, seen))
-        return calls
+        return [retried(partial(planned, *each)) for each in zip(slots, trials, strict=True)]
 
     def _made(
         self, program: Visited, calls: Sequence[Call], empty: bool = False
@@ -172,15 +168,8 @@ class DeviceCalls:
         self._prepared.settle()  # the program may need what torch keeps here
         program.gate.reset()
         slots = [call.slot for call in calls]
-        nonce = program.child.send(
-            {
-                "do": "queue",
-                "slots": slots,
-                "first": program.gate.calls + 1,
-                "empty": empty,
-                "copies": alone or program.copies,
-            }
-        )
+        request = {"do": "queue", "slots": slots, "first": program.gate.calls + 1, "empty": empty}
+        nonce = program.child.send({**request, "copies": alone or program.copies})
         places = Places(program.shared)
         answer: Message = {}
 
@@ -210,8 +199,7 @@ class DeviceCalls:
         After the second time, the program is asked for fewer calls at once. The first may be the host's fault.
         """
         begin = time.perf_counter()
-        answer = program.child.answered(nonce, QUEUE_S)
-        if answer is not None:
+        if (answer := program.child.answered(nonce, QUEUE_S)) is not None:
             if not empty:
                 program.host_ms.append((time.perf_counter() - begin) * 1e3 / count)
             return answer
@@ -245,11 +233,9 @@ class DeviceCalls:
     def _work(self, shared: SharedSet, call: Call, result: Results) -> Work:
         """What the judge's stream does around a call."""
         slot_bytes = shared.input_bytes[call.slot]
-        return Work(
-            write=partial(self._write, call.staged, slot_bytes),
-            read=partial(self._read, result),
-            look=partial(copy_by_kernel, slot_bytes, call.seen),
-        )
+        write = partial(self._write, call.staged, slot_bytes)
+        look = partial(copy_by_kernel, slot_bytes, call.seen)
+        return Work(write, partial(self._read, result), look)
 
     def _load(self) -> None:
         """Keep the device busy, so that every group of calls finds it alike."""

@@ -18,7 +18,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -86,9 +85,10 @@ class DeviceVisits:
         """Measure what is subtracted. Call it while no candidate exists."""
         count = self._made.together
         self._until_queued(reference, lambda: self._made.empty(reference, min(2, count)))
-        for _ in range(-(-EMPTY_CALLS[self._effort] // count)):
-            made = self._until_queued(reference, lambda: self._made.empty(reference, count))
-            self._empty_ms += made
+        while len(self._empty_ms) < EMPTY_CALLS[self._effort]:
+            self._empty_ms += self._until_queued(
+                reference, lambda: self._made.empty(reference, count)
+            )
 
     def _until_queued(self, program: Visited, calls: Callable[[], list[float]]) -> list[float]:
         for _ in range(ATTEMPTS):
@@ -109,8 +109,7 @@ class DeviceVisits:
         do not count, so that a program is verified in the very calls that are timed. If the way changes in which the
         program queues its calls, the visit begins again, with others, or it would know them.
         """
-        visit = partial(self._visit, program, samples, compare, among)
-        taken = self._until_queued(program, visit)
+        taken = self._until_queued(program, lambda: self._visit(program, samples, compare, among()))
         self._random.shuffle(taken)  # a call's place in its group matters a little
         return tuple(median(taken[first::samples]) for first in range(samples))
 
@@ -119,21 +118,20 @@ class DeviceVisits:
         program: Visited,
         samples: int,
         compare: Compare | None,
-        choose: Callable[[], Sequence[Trial]],
+        among: Sequence[Trial],
     ) -> list[float]:
         """A program's own milliseconds of the counted calls."""
-        among = choose()
         self._some(program, [Trial.fresh()], compare)
         begin = time.perf_counter()
         warm = self._some(program, [Trial.fresh() for _ in range(WARMUPS - 1)], compare)
         if self._per_sample is None:  # a reference: a candidate's times decide only its own result
             cost_s = (time.perf_counter() - begin) / (WARMUPS - 1)
             self._per_sample = _calls_for(min(warm), cost_s, self._effort) / self._samples
-        program.calls = max(1, round(samples * self._per_sample))
+        program.calls = max(samples, round(samples * self._per_sample))
         if program.child.is_reference:
             compare = None  # the first results of a visit are enough
-        if program.child.is_reference and program.depth == 0:
-            return [self._freely(program) for _ in range(program.calls)]
+            if program.depth == 0:
+                return [self._freely(program) for _ in range(program.calls)]
         trials = [*(Trial.fresh() for _ in range(program.calls)), *among]
         self._random.shuffle(trials)
         pairs = zip(trials, self._some(program, trials, compare), strict=True)
@@ -160,10 +158,7 @@ class DeviceVisits:
         )
 
     def _own_ms(self, program: Visited, call_ms: float) -> float:
-        """A call's time without the cost of an empty call and, for a reference, of the copy that the judge asked for.
-
-        A reference without kernels does not wait for its turn on the device; it gets the least time.
-        """
+        """A call's time without an empty call's and a reference's copying for the judge. One without kernels gets the least."""
         copying_ms = self._copying_ms if program.child.is_reference and program.copies else 0.0
         own_ms = call_ms - median(self._empty_ms) - copying_ms
         if own_ms < -HANDOFF_SLACK_MS and not program.child.is_reference:
@@ -173,8 +168,8 @@ class DeviceVisits:
     @property
     def _copying_ms(self) -> float:
         """Milliseconds that copying a call's results takes at least."""
-        prepared = self._prepared
-        return 2 * prepared.signature.bytes_out / prepared.sheet.bandwidth_gb_s / 1e6
+        moved_bytes = 2 * self._prepared.signature.bytes_out
+        return moved_bytes / self._prepared.sheet.bandwidth_gb_s / 1e6
 
     def _freely(self, reference: Visited) -> float:
         """A call of a reference that waits for the device, by events of its own process.

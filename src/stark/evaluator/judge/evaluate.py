@@ -1,13 +1,13 @@
 """Runs one evaluation step by step: static check, build, load, verify, time, profile.
 
-Every failure of a candidate becomes an `Evaluation`. Any other exception is a fault of the judge
-and propagates.
+Every failure of a candidate becomes an `Evaluation`. Any other exception is a fault of the judge.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -88,11 +88,8 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
 
 
 def _checked(attempt: Attempt, built: Built, prepared: PreparedReference) -> Untimed:
-    child = _started(attempt, built, prepared)
-    try:
+    with _running(attempt, built, prepared) as child:
         verified = verify(attempt, child, prepared)
-    finally:
-        attempt.output = child.close()
     return Untimed(accuracy=verified.accuracy, warnings=prepared.trials.warnings)
 
 
@@ -103,14 +100,13 @@ def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Co
             attempt.await_imports()
     kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
     clock = kind(attempt, running, prepared)
-    child = _started(attempt, built, prepared)
-    try:
+    with _running(attempt, built, prepared) as child:
         verified = verify(attempt, child, prepared)
         latency_ms = clock.time(child, verified)
         profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
-    finally:
-        attempt.output = child.close()
-    measured = clock.end(lambda: _started(attempt, built, prepared))
+    said = attempt.output
+    measured = clock.end(lambda: _running(attempt, built, prepared))
+    attempt.output = said  # of the process that was verified
     return correct(attempt, measured, prepared, verified, profile)
 
 
@@ -120,21 +116,14 @@ def at_other_shapes(
     built: Built,
     variants: Iterable[tuple[str, PreparedReference]],
 ) -> Correct:
-    """The evaluation with what is known of other shapes: those that were tried, and a warning per failure.
-
-    `variants` yields each changed constant as text, such as `N = 33`, with the changed problem. After `SHAPES_S`, two
-    variants are enough.
-    """
+    """Add what `variants`, each with its changed constant, say of other shapes: those tried, and a warning per failure."""
     tried, failures, begin = [], [], time.monotonic()
     request = attempt.request.model_copy(update={"effort": "search"})
     for change, prepared in variants:
         another = Attempt(request, attempt.patience)
         try:
-            child = _started(another, built, prepared)
-            try:
+            with _running(another, built, prepared) as child:
                 verify(another, child, prepared)
-            finally:
-                child.close()
         except Verdict as verdict:
             if isinstance(verdict.evaluation, OutOfMemory):
                 continue  # the original problem, which is loaded too, may take the memory
@@ -163,8 +152,9 @@ def finished(attempt: Attempt, evaluation: Result) -> Result:
     return evaluation.model_copy(update=update)
 
 
-def _started(attempt: Attempt, built: Built, prepared: PreparedReference) -> Child:
-    """Start and load a candidate. The caller must close its process. Raises Verdict."""
+@contextmanager
+def _running(attempt: Attempt, built: Built, prepared: PreparedReference) -> Iterator[Child]:
+    """A new process of the candidate, loaded, in the `with` block. Raises Verdict."""
     limits = attempt.limits
     extra = language(attempt.candidate.language).environment(built.work, prepared.architecture)
     arena = prepared.shared.arena
@@ -182,10 +172,9 @@ def _started(attempt: Attempt, built: Built, prepared: PreparedReference) -> Chi
     child.patience = attempt.patience
     try:
         _load(attempt, child, built.source, prepared)
-    except BaseException:
+        yield child
+    finally:
         attempt.output = child.close()
-        raise
-    return child
 
 
 def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReference) -> None:
@@ -195,12 +184,9 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
         loaded = prepared.shared.load(child, path, "ModelNew", attempt.limits.load_s)
     if lacks := loaded.get("unchanged"):
         first = str(lacks[0] if isinstance(lacks, list) else lacks)[:100]
-        raise Verdict(
-            Incorrect(
-                error=f"ModelNew lacks {first}, which the reference's forward changes; register it under this name, and "
-                "let forward change it as the reference does"
-            )
-        )
+        advice = "register it under this name, and let forward change it as the reference does"
+        error = f"ModelNew lacks {first}, which the reference's forward changes; {advice}"
+        raise Verdict(Incorrect(error=error))
     if loaded.get("by_order"):
         attempt.warnings.append(
             "the weights of ModelNew have other names than the reference's; "
@@ -212,18 +198,12 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
     ):
         names = loaded.get(found)
         if isinstance(names, list) and names:
-            attempt.warnings.append(
-                f"{meaning} ({', '.join(str(name)[:100] for name in names[:20])}); "
-                "weights are matched by name"
-            )
+            shown = ", ".join(str(name)[:100] for name in names[:20])
+            attempt.warnings.append(f"{meaning} ({shown}); weights are matched by name")
 
 
 def _profile(
-    attempt: Attempt,
-    child: Child,
-    built: Built,
-    kind: Literal["cuda", "cpu"],
-    latency_ms: float,
+    attempt: Attempt, child: Child, built: Built, kind: Literal["cuda", "cpu"], latency_ms: float
 ) -> Profile | None:
     """Take a profile, or add a warning if none can be taken. A race needs none."""
     if attempt.effort == "race":

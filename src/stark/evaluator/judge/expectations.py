@@ -12,9 +12,11 @@ from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin
+from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.problem.weights import nudging
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
 from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.exact import differing
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
 
 GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
@@ -32,14 +34,9 @@ such as that of a bias before a softmax or a normalization."""
 NOISE_FACTOR = 10.0
 """Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
 
-NO_FLOAT64 = (
-    "the reference does not run in float64, so candidates are compared with the reference's "
-    "own outputs instead"
-)
-NO_ROOM = (
-    "the reference does not fit into memory in float64, so candidates are compared with "
-    "the reference's own outputs instead"
-)
+INSTEAD = "so candidates are compared with the reference's own outputs instead"
+NO_FLOAT64 = f"the reference does not run in float64, {INSTEAD}"
+NO_ROOM = f"the reference does not fit into memory in float64, {INSTEAD}"
 
 
 class Allowed(NamedTuple):
@@ -58,6 +55,9 @@ class Allowed(NamedTuple):
 
     has_far_layers: bool
     """See `ExpectedTensor`."""
+
+    is_other_in_float64: bool
+    """Whether integers or booleans are others in float64, in more than a few elements."""
 
 
 class Expectations:
@@ -84,6 +84,9 @@ class Expectations:
         self._layered: frozenset[int] = frozenset()
         """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
 
+        self._other_in_float64: frozenset[int] = frozenset()
+        """The integers and booleans that are others in float64 on the problem's own inputs, so may be in regimes too."""
+
         self._absolute: tuple[Mapping[Precision, float], ...] = ()
         """The RMS error of each output that passes on the problem's own inputs, for each class."""
 
@@ -98,13 +101,15 @@ class Expectations:
 
     def learn(self, draws: Sequence[Sequence[Allowed]]) -> None:
         """Learn from the problem's own inputs what passes on others."""
-        self._masked = frozenset(
-            index for draw in draws for index, each in enumerate(draw) if not each.is_finite
-        )
-        self._layered = frozenset(
-            index for draw in draws for index, each in enumerate(draw) if each.has_far_layers
-        )
         outputs = list(zip(*draws, strict=True))
+        self._masked, self._layered, self._other_in_float64 = (
+            frozenset(index for index, output in enumerate(outputs) if any(map(has, output)))
+            for has in (
+                lambda each: not each.is_finite,
+                lambda each: each.has_far_layers,
+                lambda each: each.is_other_in_float64,
+            )
+        )
         self._absolute = tuple(
             {kind: min(each.absolute[kind] for each in output) for kind in CLASSES}
             for output in outputs
@@ -135,7 +140,6 @@ class Expectations:
 
         `bounded` is false for a regime: its error budget has no limit, or the judge would demand more of a candidate
         on hard inputs than the reference can do.
-        If the reference does not run in float64, its own outputs replace the oracle.
         """
         eager = self._program.run(drawn)
         oracle = self._twin.outputs(drawn, eager) if self.oracle_is_float64 else None
@@ -143,25 +147,17 @@ class Expectations:
             self.without_oracle(NO_FLOAT64)
         terms = replace(self._terms, bounded=bounded)
         moves = self._moves(drawn, oracle, eager)
-        found = [
-            replace(
-                expect(exact, ours, terms), moves=far, layered=bounded or place in self._layered
-            )
-            for place, (exact, ours, far) in enumerate(
-                zip(oracle or eager, eager, moves, strict=True)
-            )
-        ]
-        if not bounded and self._absolute:
-            granted = [
-                {
+        found = []
+        for place, (exact, ours, far) in enumerate(zip(oracle or eager, eager, moves, strict=True)):
+            each = replace(expect(exact, ours, terms), moves=far)
+            if not bounded:
+                absolute = self._absolute[place].items() if place < len(self._absolute) else ()
+                granted = {
                     kind: min(GRANTED_SHARE * passes / each.scale, MOST_GRANTED)
-                    for kind, passes in absolute.items()
+                    for kind, passes in absolute
                 }
-                for each, absolute in zip(found, self._absolute, strict=False)
-            ]
-            found[: len(granted)] = [
-                replace(each, granted=grant) for each, grant in zip(found, granted, strict=False)
-            ]
+                each = replace(each, layered=place in self._layered, granted=granted)
+            found.append(each)
         return self._with_noise(found)
 
     def _with_noise(self, found: list[ExpectedTensor]) -> list[ExpectedTensor]:
@@ -187,18 +183,19 @@ class Expectations:
         moved = None
         if self._keeps_all and oracle is not None:
             moved = self._twin.outputs(_rounded(drawn), eager)
-        if moved is None or oracle is None:
-            return [0.0] * len(eager)
-        pairs = zip(moved, oracle, strict=True)
-        return [apart(one, other) for one, other in pairs]
+        return (
+            [0.0] * len(eager) if moved is None or oracle is None else [*map(apart, moved, oracle)]
+        )
 
-    def moved(self, drawn: Drawn, index: int) -> Iterator[torch.Tensor]:
-        """Yield the reference's own results for one output, each after inputs and weights have moved by the class's rounding.
+    def moved(
+        self, drawn: Drawn, index: int, runs: int = DRAWS, times: float = 1.0
+    ) -> Iterator[torch.Tensor]:
+        """Yield results of the reference for one output, after inputs and weights have moved by up to `times` the class's rounding.
 
         Raises torch.OutOfMemoryError.
         """
         precision = looser(self._terms.precision, self._terms.own)
-        for seed in range(DRAWS):
+        for seed in range(runs):
             generator = torch.Generator(self._program.device).manual_seed(seed)
 
             def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
@@ -207,7 +204,7 @@ class Expectations:
                 if not tensor.is_floating_point():
                     return tensor
                 dtype = str(tensor.dtype).removeprefix("torch.")
-                return nudged(tensor, rounding_of(precision, dtype), generator)
+                return nudged(tensor, times * rounding_of(precision, dtype), generator)
 
             near = Drawn([nudge(tensor) for tensor in drawn.tensors], drawn.arguments)
             with nudging(self._program.model, nudge):
@@ -229,19 +226,17 @@ class Expectations:
                 bool(self._gradients) and not bool(each.oracle.any()),
                 each.is_finite,
                 each.has_far_layers,
+                each.exact and not is_accurate(each),
             )
             for each in outputs[: len(self._signature.outputs)]
         ]
 
     def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool) -> bool:
-        """Whether the reference is finite and accurate, so that other results are wrong.
-
-        `as_own`: as accurate as on the problem's own inputs.
-        """
+        """Whether the reference is finite and accurate; `as_own`: as accurate as on the problem's own inputs."""
         return all(
-            is_accurate(each)
+            (index in self._other_in_float64 or is_accurate(each))
             and (index in self._masked or each.is_finite)
-            and (not as_own or _would_pass(each))
+            and (not as_own or each.exact or each.eager_errors.relative_rms <= each.budget)
             for index, each in enumerate(outputs)
         )
 
@@ -259,13 +254,10 @@ class Expectations:
 
 
 def _rounded(drawn: Drawn) -> Drawn:
-    """The draw in float64, with each number half a float32's unit in the last place higher or lower.
-
-    Of float64, half its own unit. Narrower types are computed with in float32.
-    """
+    """The draw in float64, each number half a unit in its last place higher or lower; for narrower types, a float32's."""
     tensors: list[torch.Tensor] = []
     for tensor in drawn.tensors:
-        if tensor.is_floating_point() or tensor.is_complex():
+        if is_inexact(tensor):
             parts = as_real(tensor)
             generator = torch.Generator(tensor.device).manual_seed(len(tensors))
             up = torch.randint(2, parts.shape, generator=generator, device=tensor.device) * 2 - 1
@@ -277,14 +269,9 @@ def _rounded(drawn: Drawn) -> Drawn:
 
 
 def is_accurate(output: ExpectedTensor) -> bool:
-    """Whether the reference's own output is close to the oracle, and as finite."""
-    if not output.oracle.is_floating_point():
-        return True
+    """Whether the reference's own output is close to the oracle, and as finite; of integers and booleans, in nearly all."""
+    if output.exact:
+        return differing(output.eager, output.oracle) is not None
     return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
         REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
     )
-
-
-def _would_pass(output: ExpectedTensor) -> bool:
-    """Whether the reference's own output is within the budget."""
-    return output.exact or output.eager_errors.relative_rms <= output.budget

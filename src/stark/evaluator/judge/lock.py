@@ -37,10 +37,8 @@ class DeviceLock:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the device in the `with` block.
-
-        Only the process whose turn is next waits for the device itself. So a process that has had its turn cannot take
-        the next one before those that wait.
+        """Hold the device in the `with` block. A process that has had its turn gets no other before those that wait: only
+        the one whose turn is next waits for the device itself.
         """
         with self._thread, self._held.open("a") as held:
             with self._next.open("w") as next_, self._announced():

@@ -77,25 +77,18 @@ def best_known(found: Device, cache: Path) -> Device:
         before = Device.model_validate_json(path.read_text())
     except (OSError, ValueError):  # the first judge, or a file of another version
         before = found
-    best = found.model_copy(
-        update={
-            "bandwidth_gb_s": max(found.bandwidth_gb_s, before.bandwidth_gb_s),
-            "bandwidths_gb_s": {
-                size: max(rate, before.bandwidths_gb_s.get(size, 0.0))
-                for size, rate in found.bandwidths_gb_s.items()
-            },
-            "peak_tflop_s": {
-                kind: max(rate, before.peak_tflop_s.get(kind, 0.0))
-                for kind, rate in found.peak_tflop_s.items()
-            },
-        }
-    )
+    best: dict[str, object] = {"bandwidth_gb_s": max(found.bandwidth_gb_s, before.bandwidth_gb_s)}
+    for field in ("bandwidths_gb_s", "peak_tflop_s"):
+        known = getattr(before, field)
+        pairs = getattr(found, field).items()
+        best[field] = {key: max(rate, known.get(key, 0.0)) for key, rate in pairs}
+    highest = found.model_copy(update=best)
     with suppress(OSError):  # then later judges do not know
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(best.model_dump_json())
+        part.write_text(highest.model_dump_json())
         part.replace(path)
-    return best
+    return highest
 
 
 def use(device: torch.device) -> None:
@@ -107,10 +100,7 @@ def use(device: torch.device) -> None:
 
 
 def works(device: torch.device) -> bool:
-    """Whether this process can still use the device.
-
-    After a failed assertion in a GPU kernel, every later CUDA call of the process fails.
-    """
+    """Whether this process can still use the device: it cannot after a failed assertion in a GPU kernel."""
     if device.type == "cuda" and not torch.cuda.is_initialized():
         return True
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -24,8 +25,8 @@ from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing import gated
-from stark.evaluator.judge.trial import Trial
-from stark.evaluator.judge.verifying import Verified, check_results
+from stark.evaluator.judge.trial import Called, Trial
+from stark.evaluator.judge.verifying import Verified, warm_up
 from stark.evaluator.judge.visit_contents import VisitContents
 
 SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
@@ -45,6 +46,9 @@ more."""
 WARM_CALLS = 3
 """A new process's calls before its visit. The first may compile kernels, the second record a graph."""
 
+StartAgain = Callable[[], AbstractContextManager[Child]]
+"""Starts another process of the candidate, which ends with the `with` block."""
+
 Measured = tuple[Measurement, dict[str, Measurement]]
 """The candidate's measurement and the references' by name."""
 
@@ -56,16 +60,15 @@ class CpuClock:
         self, attempt: Attempt, running: dict[str, RunningReference], prepared: PreparedReference
     ) -> None:
         self._attempt, self._running, self._prepared = attempt, running, prepared
-        self._measured: Measured | None = None
 
     def time(self, child: Child, verified: Verified) -> float:
         """Time a verified candidate and the references. Returns about how many milliseconds a call takes. Raises Verdict."""
         attempt, prepared = self._attempt, self._prepared
         limit_s = attempt.limits.time_s + prepared.slack_s
-        references = [(reference.child, reference.shared) for reference in self._running.values()]
+        references = list(self._running.values())
         contents = VisitContents(prepared, child, references, verified.budgets, attempt.effort)
         with attempt.during("time", limit_s), attempt.charging_memory():
-            self._measured = gated.time_together(
+            self._measured: Measured = gated.time_together(
                 gated.Gated(child, limit_s),
                 {name: gated.Gated(each.child, limit_s) for name, each in self._running.items()},
                 attempt.limits.timing_budget_s * len(self._running),
@@ -75,9 +78,8 @@ class CpuClock:
             )
         return self._measured[0].latency_ms
 
-    def end(self, start_again: Callable[[], Child]) -> Measured:
+    def end(self, start_again: StartAgain) -> Measured:
         """What `time` has measured."""
-        assert self._measured is not None, "time() comes before end()"
         return self._measured
 
 
@@ -121,11 +123,11 @@ class DeviceClock:
 
     def time(self, child: Child, verified: Verified) -> float:
         """Visit the candidate's first process. Returns about how many milliseconds a call takes. Raises Verdict."""
-        self._compared_by = TimedResults(verified.budgets, self._prepared.precision)
+        self._results = TimedResults(self._prepared, verified.budgets, self._free_memory)
         candidate = self._visit_candidate(child)
         return self._visits.measurement(candidate, self._taken[None]).latency_ms
 
-    def end(self, start_again: Callable[[], Child]) -> Measured:
+    def end(self, start_again: StartAgain) -> Measured:
         """Visit the references, and at effort `promote` all programs in more rounds. Raises Verdict."""
         self._see_it_gone()
         if self._attempt.effort == "promote":
@@ -139,17 +141,14 @@ class DeviceClock:
             for name, each in self._references.items()
         }
 
-    def _rounds(self, start_again: Callable[[], Child]) -> None:
+    def _rounds(self, start_again: StartAgain) -> None:
         begin, count = time.monotonic(), 1
         while count < MIN_ROUNDS or (count < MAX_ROUNDS and time.monotonic() - begin < ROUNDS_S):
             references_first = random.SystemRandom().random() < 0.5
             if references_first:
                 self._visit_references(self._samples)
-            child = start_again()
-            try:
+            with start_again() as child:
                 self._visit_candidate(child, new=True)
-            finally:
-                child.close()
             self._see_it_gone()
             if not references_first:
                 self._visit_references(self._samples)
@@ -171,7 +170,7 @@ class DeviceClock:
             candidate.depth, candidate.copies = self._candidate.depth, self._candidate.copies
         with self._attempt.during("time", self._limit_s), self._attempt.charging_memory():
             if new:
-                self._warm_up(child)
+                warm_up(child, self._prepared, WARM_CALLS)
             self._child = child
             taken = self._visits.visit(candidate, self._samples, self._compare, self._choose)
             self._child = None
@@ -188,22 +187,7 @@ class DeviceClock:
         self._judged = [trials.among_timed(kind, effort) for kind in kinds]
         return self._judged
 
-    def _warm_up(self, child: Child) -> None:
-        """Make a new process's first calls, which may compile kernels or record graphs."""
-        shared = self._prepared.shared
-        shared.fill_inputs(self._prepared.trials.drawn(self._prepared.trials.nominal[0]), 0)
-        self._prepared.settle()
-        for _ in range(WARM_CALLS):
-            child.ask({"do": "call", "slot": 0, "seed": 0}, self._limit_s)
-
-    def _compare_reference(
-        self,
-        trial: Trial,
-        drawn: Drawn,
-        theirs: list[torch.Tensor],
-        changed: int | None,
-        odd: object,
-    ) -> None:
+    def _compare_reference(self, trial: Trial, drawn: Drawn, theirs: Called) -> None:
         """Raise ReferenceDied if the eager reference's process computes something else than the judge's copy of it.
 
         A candidate may have found a way to that process's memory. A few results may differ, such as an index of two
@@ -211,36 +195,16 @@ class DeviceClock:
         """
         ours = retried(lambda: self._prepared.program.run(drawn), self._free_memory)
         some = self._prepared.returned
-        differs = odd is not None or any(map(differ, ours[some], theirs[some]))
+        differs = theirs.odd is not None or any(map(differ, ours[some], theirs.results[some]))
         self._strange = self._strange + 1 if differs else 0
         if self._strange == MOST_STRANGE:
             raise ReferenceDied("the running reference computes wrong results")
 
-    def _compare(
-        self,
-        trial: Trial,
-        drawn: Drawn,
-        ours: list[torch.Tensor],
-        changed: int | None,
-        odd: object,
-    ) -> None:
-        """Compare one call's results with the reference's, which the judge runs itself. Raises Verdict.
-
-        Asks the oracle about the calls that chance chose for it, and wherever the results differ too much.
-        """
-        prepared = self._prepared
-        if trial in self._judged:
-            known = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
-            if prepared.trials.says_something(trial, known):
-                check_results(prepared, ours, changed, odd, drawn, known)
-            return
-        if odd is None and changed is None:
-            theirs = retried(lambda: prepared.program.run(drawn), self._free_memory)
-            if not retried(lambda: self._compared_by.need_oracle(ours, theirs), self._free_memory):
-                return
-            del theirs  # the oracle may need the memory
-        expected = retried(lambda: prepared.trials.expected(trial, drawn), self._free_memory)
-        check_results(prepared, ours, changed, odd, drawn, expected)
+    def _compare(self, trial: Trial, drawn: Drawn, called: Called) -> None:
+        """Compare one call's results with the reference's, which the judge runs itself. Raises Verdict."""
+        judged = trial if trial in self._judged else None
+        run = self._prepared.program.run
+        self._results.check(called, drawn, lambda: Called(run(drawn)), judged)
 
     def _free_memory(self) -> None:
         """Free the cached memory of all processes."""
@@ -302,21 +266,15 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
     """Raise Verdict if writing a call's results to memory takes longer than `latency_ms`."""
     least_ms = prepared.least_ms()
     if latency_ms < least_ms:
-        raise Verdict(
-            Rejected(
-                rule="faster-than-memory",
-                error=f"a call took {latency_ms:.4g} ms, but writing its results alone takes this "
-                f"device at least {least_ms:.4g} ms: they were not computed in the timed region; "
-                "compute them in every call",
-            )
+        error = (
+            f"a call took {latency_ms:.4g} ms, but writing its results alone takes this device at least {least_ms:.4g} ms: "
+            "they were not computed in the timed region; compute them in every call"
         )
+        raise Verdict(Rejected(rule="faster-than-memory", error=error))
 
 
 def start_references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
-    """Start the eager reference and, at effort `promote`, those compiled references that can run.
-
-    Call it while no candidate runs, which could keep them from starting.
-    """
+    """Start the eager reference and, at effort `promote`, those compiled ones that can run. No candidate may run meanwhile."""
     running = {EAGER: prepared.running(EAGER, attempt.limits)}
     names = PROMOTE_REFERENCES[prepared.device.type] if attempt.effort == "promote" else []
     for name in names:

@@ -1,7 +1,4 @@
-"""Prepares a problem for judging candidates: references, oracle, secret seeds and shared memory.
-
-All of this is reused between candidates of the same problem.
-"""
+"""A problem ready for judging any number of candidates: references, oracle, secret seeds and shared memory."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -40,10 +38,7 @@ from stark.evaluator.judge.trials import Trials
 from stark.evaluator.judge.verify.oracle import Terms, expect
 
 RANDOM_LIMIT = 1e-2
-"""Largest relative RMS difference between the results of two reference calls on the same inputs.
-
-If the difference is larger, the reference counts as random.
-"""
+"""Relative RMS difference between two calls on the same inputs from which on a reference counts as random."""
 
 CANDIDATE = "candidate"
 PROFILED = "profiled"
@@ -103,17 +98,18 @@ class PreparedReference:
     def _expected(self, nominal: list[Trial], only_nominal: bool) -> bool:
         """Compute what is expected. Returns False if the reference turned out to change more than was known."""
         self._inspect(nominal)
-        with ExitStack() as resources:
-            self.shared = self._new_shared_set(CANDIDATE)
-            resources.callback(self.shared.close)
-            try:
-                self.trials.expect_nominal()
-                if not only_nominal:
-                    self.trials.add_regimes()
-            except ChangesMore as found:
-                self.program.learn(found.inputs, found.state)
-                return False
-            self._resources.push(resources.pop_all())
+        self.shared = self._new_shared_set(CANDIDATE)
+        try:
+            self.trials.expect_nominal()
+            if not only_nominal:
+                self.trials.add_regimes()
+        except BaseException as error:
+            self.shared.close()
+            if not isinstance(error, ChangesMore):
+                raise
+            self.program.learn(error.inputs, error.state)
+            return False
+        self._resources.callback(self.shared.close)
         return True
 
     def _inspect(self, nominal: list[Trial]) -> None:
@@ -132,8 +128,8 @@ class PreparedReference:
         self.signature.check(self.program.draw(nominal[1].seed), self.program)
         synchronize(self.device)
         draw_s = time.monotonic() - begin
-        has_weights = bool(variable(self.program.model))
-        self.room = Room(self.sheet, self.signature, draw_s, has_weights, peak_bytes)
+        more = bool(variable(self.program.model)) + self.problem.declared.backward
+        self.room = Room(self.sheet, self.signature, draw_s, more, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
         terms = Terms(self.precision, operations.precision, stated=self.problem.declared.tolerance)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
@@ -149,9 +145,8 @@ class PreparedReference:
         self.reference_s = time.monotonic() - begin
         # What gradients are but rounding, another order of sums changes: only outputs must be the same.
         some = slice(None) if self.program.differentiation is None else self.returned
-        pairs = zip(outputs[some], again[some], strict=True)
-        for first, second in pairs:
-            if differ(first, second):
+        for pair in zip(outputs[some], again[some], strict=True):
+            if differ(*pair):
                 raise ProblemError(
                     f"{self.problem.name}: forward returns different values for the same inputs "
                     "(dropout in training mode, or random numbers?); call self.eval() at the end of "
@@ -188,12 +183,7 @@ class PreparedReference:
         return held_bytes / self.room.together_bytes
 
     def running(self, name: str, limits: Limits) -> RunningReference:
-        """Return a loaded and warm reference in its own process, and start it if needed.
-
-        Raises ProblemError if the reference does not run. If the start failed because memory was
-        short, the next call for this reference tries again. After any other failure, the next call
-        raises the same error at once.
-        """
+        """A loaded, warm reference in its own process. Raises ProblemError, the same at the next call unless memory was short."""
         if name not in self._running:
             try:
                 self._running[name] = started = self.started(name, limits)
@@ -214,9 +204,8 @@ class PreparedReference:
         try:
             shared = self._new_shared_set(name)
         except torch.OutOfMemoryError as error:
-            raise ProblemError(
-                f"{self.problem.name}: the device has no memory left for the {name} reference"
-            ) from error
+            lack = f"the device has no memory left for the {name} reference"
+            raise ProblemError(f"{self.problem.name}: {lack}") from error
         shared.renew()
         drawn = self.program.draw(self.trials.nominal[0].seed)
         for slot in range(self.room.slots):
@@ -245,11 +234,8 @@ class PreparedReference:
         """Return the least milliseconds that writing a call's results can take, or 0 if unknown."""
         try:
             drawn, other = map(self.trials.drawn, self.trials.nominal)
-            fresh = fresh_bytes(
-                self.program.run(drawn),
-                [*drawn.tensors, *self.program.model.state_dict().values()],
-                self.program.run(other),
-            )
+            given = [*drawn.tensors, *self.program.model.state_dict().values()]
+            fresh = fresh_bytes(self.program.run(drawn), given, self.program.run(other))
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:
@@ -269,6 +255,7 @@ class PreparedReference:
                 eager = time_alone(self, Visited(running.child, running.shared, limit_s))
             differentiation = self.program.differentiation
             own = None if differentiation is None else differentiation.inputs
+            start = partial(self.started, PROFILED, limits)
             self._described = Reference(
                 device=self.sheet,
                 versions=versions,
@@ -278,9 +265,7 @@ class PreparedReference:
                 eager=eager,
                 roofline=self.roofline,
                 warnings=self.trials.warnings,
-                profile=reference_profile(
-                    lambda: self.started(PROFILED, limits), self.sheet.kind, eager.latency_ms
-                ),
+                profile=reference_profile(start, self.sheet.kind, eager.latency_ms),
                 error_budgets=self.trials.expectations.error_budgets[: self._own_results],
                 precision=self.precision,
                 arguments=self.signature.arguments(differentiation is not None),
@@ -296,9 +281,7 @@ class PreparedReference:
     def returned(self) -> slice:
         """The results that forward returns; the others are gradients and what it changed."""
         differentiation = self.program.differentiation
-        if differentiation is None:
-            return slice(self._own_results)
-        return slice(differentiation.wanted.outputs)
+        return slice(differentiation.wanted.outputs if differentiation else self._own_results)
 
     @property
     def _own_results(self) -> int:

@@ -79,15 +79,9 @@ def profile_limit_s(latency_ms: float) -> float:
 
 
 def take_profile(
-    child: Child,
-    kind: Literal["cpu", "cuda"],
-    latency_ms: float,
-    built: str = "",
+    child: Child, kind: Literal["cpu", "cuda"], latency_ms: float, built: str = ""
 ) -> Profile:
-    """Ask a running process for its profile; `built` is what the candidate's build printed.
-
-    Raises ProfileRefused and whatever `child.ask` raises.
-    """
+    """Ask a running process for its profile; `built` is what the candidate's build printed. Raises ProfileRefused."""
     request = {"do": "profile", "calls": _calls(latency_ms)}
     answer = child.ask(request, profile_limit_s(latency_ms))
     return profile_of(answer.get("profile"), kind, built)
@@ -96,10 +90,7 @@ def take_profile(
 def reference_profile(
     start: Callable[[], RunningReference], kind: Literal["cpu", "cuda"], latency_ms: float
 ) -> Profile | None:
-    """Profile a reference in a process of its own, because profiling may slow down the process that is timed.
-
-    Returns None on failure.
-    """
+    """Profile a reference in a process of its own, since profiling may slow down one that is timed; None if that fails."""
     try:
         with closing(start()) as running:
             return take_profile(running.child, kind, latency_ms)

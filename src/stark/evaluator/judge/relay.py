@@ -71,6 +71,11 @@ class Process:
 
     held: float = 0.0
 
+    def send(self, order: object) -> None:
+        """Send it a request, `ALONE` or `LEAVE`. If it has died, that is heard next."""
+        with suppress(OSError):
+            self.pipe.send(order)
+
 
 class Relay:
     """Everything that a judge's first process does. It has one thread, because it forks."""
@@ -142,16 +147,12 @@ class Relay:
         process = self._processes.pop(problem, None) or self._started(problem)
         self._processes[problem] = process
         process.open[request.id] = request
-        try:
-            process.pipe.send(request)
-        except OSError:  # it has died, which is heard next
-            return
+        process.send(request)
 
     def _cancel(self, order: Cancel) -> None:
         for process in self._processes.values():
             if order.id in process.open:
-                with suppress(OSError):  # it has died, which is heard next
-                    process.pipe.send(order)
+                process.send(order)
 
     def _hear(self, process: Process) -> None:
         try:
@@ -192,8 +193,7 @@ class Relay:
             os.kill(pid, signal.SIGKILL)
         for each in others:
             self._end(each)
-        with suppress(OSError):  # it has died, which is heard next
-            process.pipe.send(ALONE)
+        process.send(ALONE)
         for request in [request for each in others for request in each.open.values()]:
             self._pass(request)
 
@@ -203,8 +203,7 @@ class Relay:
             if sum(each.held for each in self._processes.values()) <= 1:
                 return
             del self._processes[process.problem]
-            with suppress(OSError):
-                process.pipe.send(LEAVE)
+            process.send(LEAVE)
             process.pipe.close()
             self._leaving.append(process.pid)
 

@@ -1,8 +1,4 @@
-"""Plans a problem's memory: whether expected values are kept, and the number of slots.
-
-A slot is one set of inputs and outputs in memory shared with a program. A block is a series of calls
-that are timed together, each on its own slot.
-"""
+"""Plans a problem's memory: whether expected values are kept, and the number of slots (`shared.py`)."""
 
 from __future__ import annotations
 
@@ -17,28 +13,21 @@ NOMINAL_TRIALS = 2
 """Every candidate is verified on this many draws of the problem's own inputs."""
 
 TRIALS = NOMINAL_TRIALS + len(REGIMES) + 2
-"""With exchanged elements and changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more,
-one with weights too, and one with floats among its arguments."""
+"""With exchanged elements and changed constants, the trials whose expected values are kept, if all of them fit. A problem
+with integers has one more, and one with floats among its arguments; see also `Room.more_trials`."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""How much memory all kept expected values may take together, and the slots of each program. `GPU_SHARES` are shares
-of a GPU's memory, `CPU_BYTES` are bytes."""
+"""How much memory all kept expected values may take together, and the slots of each program: of a GPU's memory, in bytes."""
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
-"""Approximate bytes that a running reference uses in addition to its slots.
-
-On a GPU, the reference's CUDA context takes these bytes.
-"""
+"""Bytes, about, that a running reference uses in addition to its slots; on a GPU for its CUDA context."""
 
 DRAWING_S = 0.05
-"""Approximate seconds that drawing one block's inputs may take.
-
-This limits the length of a block, because many short blocks are better than few long blocks.
-"""
+"""Seconds, about, that drawing the inputs of a group of calls may take: many short groups are better than few long ones."""
 
 MOST_SLOTS, MOST_RESULTS = 51, 2000
-"""Largest number of slots, and largest total number of tensors that the calls of a block return."""
+"""Largest number of slots, and of tensors that the calls of a group return together."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +39,21 @@ class Room:
     draw_s: float
     """Seconds to draw one set of inputs."""
 
-    has_weights: bool = True
+    more_trials: int = 1
+    """One with other weights, if there are any, and one with an expanded cotangent, if gradients are judged."""
+
     peak_bytes: int = 0
     """Peak bytes that the first call allocates on a GPU, including its working copy of the inputs."""
 
     def limit_bytes(self, use: Literal["expected", "slots"]) -> float:
-        """Return how many bytes this use may take."""
+        """How many bytes this use may take."""
         if self.device.kind == "cuda":
             return GPU_SHARES[use] * self.device.memory_gb * 1e9
         return CPU_BYTES[use]
 
     @property
     def together_bytes(self) -> float:
-        """Bytes that all prepared problems may hold in total.
-
-        One problem alone may use all of them: for its expected values, and for the slots of a candidate and a reference.
-        """
+        """Bytes that all prepared problems may hold in total: one problem's expected values, and slots of two programs."""
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
     @property
@@ -83,13 +71,13 @@ class Room:
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into their limit."""
-        more = self.has_weights, self.signature.has_integers, self.signature.has_floats
-        trials = TRIALS + sum(more)
+        more = self.signature.has_integers + self.signature.has_floats + self.more_trials
+        trials = TRIALS + more
         return trials * self.expected_bytes <= self.limit_bytes("expected")
 
     @property
     def slots(self) -> int:
-        """Number of slots. With more slots, a block on a GPU can have more calls, each with its own inputs."""
+        """Number of slots: on a GPU, of calls in a group, each with its own inputs."""
         if self.device.kind == "cpu" or not self.keeps_all:
             return 1
         return self._sets(3)

@@ -22,10 +22,7 @@ COMPILED: dict[str, str | None] = {"compile": None, "max-autotune": "max-autotun
 """Compiled references by name, with the mode of `torch.compile` that each uses; None is the default mode."""
 
 PROMOTE_REFERENCES = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
-"""Compiled references timed at effort `promote`, by device.
-
-On a CPU, max-autotune is left out: it takes long and gives the same code as the default mode.
-"""
+"""Compiled references timed at effort `promote`. On a CPU, max-autotune takes long and gives the default mode's code."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +43,11 @@ class RunningReference:
 
 
 def start_reference(
-    name: str,
-    forkserver: Forkserver,
-    shared: SharedSet,
-    limits: Limits,
+    name: str, forkserver: Forkserver, shared: SharedSet, limits: Limits
 ) -> RunningReference:
     """Start a reference: load the problem's Model, compile it if `name` is in COMPILED, and call it.
 
-    The shared memory must hold weights and inputs.
-
-    Raises ProblemError.
+    The shared memory must hold weights and inputs. Raises ProblemError.
     """
     program, folder = shared.program, shared.folder
     variables = {

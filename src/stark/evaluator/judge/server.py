@@ -29,13 +29,7 @@ from stark.evaluator.judge.attempt import Attempt, Cancelled, Verdict
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import cache_folder, locks_below
 from stark.evaluator.judge.building.packing import Received
-from stark.evaluator.judge.evaluate import (
-    at_other_shapes,
-    build,
-    check_statically,
-    finished,
-    run,
-)
+from stark.evaluator.judge.evaluate import at_other_shapes, build, check_statically, finished, run
 from stark.evaluator.judge.lock import DeviceLock, Slots
 from stark.evaluator.judge.machine import Machine
 from stark.evaluator.judge.prepared import PreparedReference
@@ -52,7 +46,6 @@ from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
     AnyRequest,
     Cancel,
-    Describe,
     Described,
     Evaluate,
     Evaluated,
@@ -69,15 +62,8 @@ WATCH_S = 0.5
 PROBE_S = 20.0
 """Seconds within which a working device must answer."""
 
-EXHAUSTED = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EROFS,
-    errno.EIO,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-}
+NO_ROOM, NO_FILES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}, {errno.EMFILE, errno.ENFILE}
+EXHAUSTED = NO_ROOM | NO_FILES | {errno.EROFS, errno.EIO}
 """Errors of the machine. Others, such as a broken pipe or a missing file, may be a candidate's doing."""
 
 SHAPES_TRIED = 3
@@ -163,17 +149,15 @@ class Judge:
 
     def _answer(self, request: AnyRequest) -> Reply:
         named = self.machine.device_class
-        if isinstance(request, Describe):
-            with self._turn():
-                if self._open[request.id].ended:
-                    raise Cancelled
-                prepared = self._prepare(request)
-                reference = prepared.describe(request.limits, self.machine.versions)
-            warnings = (*reference.warnings, *self._sandbox_warnings())
-            reference = reference.model_copy(update={"warnings": warnings})
-            return Described(id=request.id, reference=reference, device_class=named)
-        evaluation = self._evaluate(request)
-        return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
+        if isinstance(request, Evaluate):
+            evaluation = self._evaluate(request)
+            return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
+        with self._turn():
+            prepared = self._prepare(request)
+            reference = prepared.describe(request.limits, self.machine.versions)
+        warnings = (*reference.warnings, *self._sandbox_warnings())
+        reference = reference.model_copy(update={"warnings": warnings})
+        return Described(id=request.id, reference=reference, device_class=named)
 
     def _evaluate(self, request: Evaluate) -> Evaluation | Untimed:
         attempt = Attempt(request, self._open[request.id])
@@ -200,8 +184,6 @@ class Judge:
         # What a final check measures counts, and a program may need the host while it is timed.
         alone = self._build_slots.none() if attempt.effort == "promote" else nullcontext()
         with alone, self._turn():
-            if attempt.patience.ended:
-                raise Cancelled
             prepared = self._prepare(request)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
@@ -247,18 +229,20 @@ class Judge:
 
     def _sandbox_warnings(self) -> tuple[str, ...]:
         """Return a warning if the candidates' sandbox has gaps on this machine."""
-        if not (found := gaps(self.forkserver.layers())):
-            return ()
-        return (
+        found = gaps(self.forkserver.layers())
+        warning = (
             f"on the judge's machine, model-written code can {', '.join(found)}; "
-            "run `stark doctor` there to see how to fix this",
+            "run `stark doctor` there to see how to fix this"
         )
+        return (warning,) if found else ()
 
     def _prepare(self, request: AnyRequest) -> PreparedReference:
-        """Return the request's problem, prepared if needed. The caller must hold the device.
+        """The request's problem, prepared if needed. The caller must hold the device. Raises Cancelled.
 
         If memory is short, prepare it once more when nothing of another problem takes memory.
         """
+        if self._open[request.id].ended:
+            raise Cancelled
         self._latest, problem, precision = request, request.problem, request.limits.precision
         if not machine.works(self.device):
             raise RuntimeError("the problem made the device unusable for this process")
@@ -280,16 +264,12 @@ class Judge:
     def _new_prepared(
         self, problem: Problem, precision: Precision, only_nominal: bool = False
     ) -> PreparedReference:
-        sheet = self.machine.sheet
         return PreparedReference(
-            problem, self.device, sheet, self.forkserver, only_nominal, precision
+            problem, self.device, self.machine.sheet, self.forkserver, only_nominal, precision
         )
 
     def _probe(self) -> None:
-        """Raise if the device no longer answers, so that the next candidate is not blamed.
-
-        A candidate or a tool that was killed may have left a kernel running.
-        """
+        """Raise if the device does not answer, so that the next candidate is not blamed for a kernel that was left running."""
         done = threading.Event()
 
         def touch() -> None:

@@ -1,9 +1,7 @@
-"""Memory that the judge shares with one child process: inputs, weights and outputs.
+"""Memory that the judge shares with one child process: weights, and slots of one set of inputs and outputs each.
 
-The memory has several slots, each with one set of inputs and outputs. Every call of a timed block
-(several calls in a row) uses its own slot, so no call can reuse another call's result. The judge writes
-inputs and weights before a call and reads outputs after the call. The judge
-trusts nothing else that comes from the child.
+The calls of a group use slots of their own, so none can reuse another's result. The judge writes inputs and weights before
+a call and reads outputs after it. It trusts nothing else that comes from the child.
 """
 
 from __future__ import annotations
@@ -34,10 +32,7 @@ def in_child(device: torch.device) -> str:
 
 
 class SharedSet:
-    """One shared allocation (the arena), and the setup file that describes it to a child.
-
-    The arena holds inputs, weights and outputs. Sets of one problem may share an arena.
-    """
+    """One shared allocation (the arena), and the setup file that describes it to a child. Sets may share an arena."""
 
     def __init__(
         self,
@@ -109,12 +104,12 @@ class SharedSet:
         self.arena.block.zero_()
         self._write_weights()
 
-    def replace_weights(self, child: Child, limit_s: float) -> None:
+    def replace_weights(self, child: Child) -> None:
         """Give a loaded program the weights that the reference has now. Raises ChildFailed."""
         self._write_weights()
         if self.program.device.type == "cuda":
             torch.cuda.synchronize(self.program.device)
-        child.ask({"do": "weights"}, limit_s)
+        child.ask({"do": "weights"})
 
     def _write_weights(self) -> None:
         for name, value in self.program.model.state_dict().items():
@@ -147,10 +142,9 @@ class SharedSet:
         self, before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]
     ) -> int | None:
         """Return the index of an input that a call changed and the reference leaves unchanged, or None."""
-        for index, (given, found) in enumerate(zip(before, after, strict=True)):
-            if index not in self.program.changes and not same_values(given, found):
-                return index
-        return None
+        pairs = enumerate(zip(before, after, strict=True))
+        others = ((index, pair) for index, pair in pairs if index not in self.program.changes)
+        return next((index for index, pair in others if not same_values(*pair)), None)
 
     def results(self, slot: int) -> list[torch.Tensor]:
         """Return a call's results: the slot's outputs, then the inputs that the reference changes."""
@@ -162,11 +156,6 @@ class SharedSet:
 
         Raises SandboxFailed, and ChildFailed if the program fails.
         """
-        self._attach(child, limit_s)
-        child.ask({"do": "import", "path": str(path), "class": name}, limit_s)
-        return child.ask({"do": "load", "class": name, "seed": CONSTRUCTION_SEED}, limit_s)
-
-    def _attach(self, child: Child, limit_s: float) -> None:
         request = {
             "do": "attach",
             "device": in_child(self.program.device),
@@ -185,6 +174,8 @@ class SharedSet:
                 f"({failure.kind.replace('_', ' ')}; set {WITHOUT} to disable sandbox layers): "
                 f"{failure.error}"
             ) from failure
+        child.ask({"do": "import", "path": str(path), "class": name}, limit_s)
+        return child.ask({"do": "load", "class": name, "seed": CONSTRUCTION_SEED}, limit_s)
 
 
 def _repeated(places: list[Slot], times: int, begin: int, size: int) -> list[list[Slot]]:

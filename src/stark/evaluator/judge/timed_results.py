@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import torch
 
 from stark.core.precision import Precision
+from stark.evaluator.judge.device_results import retried
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.trial import Called, Trial
 from stark.evaluator.judge.verify.errors import as_real, each_within, measure
+from stark.evaluator.judge.verify.exact import MOST_DIFFERENT, differing
 from stark.evaluator.judge.verify.lines import FEW, run_length
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
@@ -25,6 +30,7 @@ from stark.evaluator.judge.verify.oracle import (
     harmless,
     stand_in,
 )
+from stark.evaluator.judge.verifying import check_results
 
 AGREEMENT_FACTOR = 1.5
 """A timed result that differs from the reference's by more error budgets than this is compared with the oracle.
@@ -48,19 +54,54 @@ Agreement = Literal["full", "as a whole", "none"]
 
 
 class TimedResults:
-    """Decides about which results of one candidate's timed calls the oracle is asked."""
+    """Checks the results of one candidate's timed calls. If memory is short, `free` must free some."""
 
-    def __init__(self, budgets: Sequence[float], precision: Precision) -> None:
-        self._budgets, self._precision = budgets, precision
+    def __init__(
+        self,
+        prepared: PreparedReference,
+        budgets: Sequence[float],
+        free: Callable[[], object] = torch.cuda.empty_cache,
+    ) -> None:
+        self._prepared, self._budgets, self._free = prepared, budgets, free
         self._doubtful = 0
         """Results so far that agree only as a whole."""
 
         self._random = random.SystemRandom()
 
+    def check(
+        self,
+        called: Called,
+        drawn: Drawn,
+        theirs: Callable[[], Called | None],
+        judged: Trial | None = None,
+    ) -> None:
+        """Check a call's results. Raises Verdict if anything is wrong.
+
+        The oracle decides if `judged` is the call's trial, which chance chose for it, if `theirs` does not return what the
+        reference leaves on the same inputs, and if the results differ too much from that.
+        """
+
+        def agree() -> bool:
+            others = theirs()
+            return others is not None and not self.need_oracle(called.results, others.results)
+
+        as_expected = called.odd is None and called.changed is None
+        if judged is None and as_expected and retried(agree, self._free):
+            return
+        self.ask_oracle(called, drawn, judged or Trial.fresh())
+
+    def ask_oracle(self, called: Called, drawn: Drawn, trial: Trial) -> None:
+        """Let the oracle judge a call's results, unless the reference itself is inaccurate on these inputs."""
+        trials = self._prepared.trials
+        expected = retried(lambda: trials.expected(trial, drawn), self._free)
+        if trials.says_something(trial, expected):
+            check_results(self._prepared, called, drawn, expected)
+
     def need_oracle(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
         """Whether the oracle has to judge a call's results, given the reference's. Raises torch.OutOfMemoryError."""
         pairs = zip(ours, theirs, self._budgets, strict=True)
-        found = {agreement(one, two, budget, self._precision) for one, two, budget in pairs}
+        precision = self._prepared.precision
+        found = {agreement(one, two, budget, precision) for one, two, budget in pairs}
         if found <= {"full"}:
             return False
         if "none" in found:
@@ -72,13 +113,14 @@ class TimedResults:
 def agreement(
     ours: torch.Tensor, theirs: torch.Tensor, budget: float, precision: Precision
 ) -> Agreement:
-    """Compare one result with the reference's, which has the same shape and type.
-
-    `budget` is the result's error budget in the run's `precision`.
-    """
+    """Compare one result with the reference's, of the same shape and type. `budget` is its error budget in this precision."""
     dtype, ours, theirs = dtype_of(theirs), as_real(ours), as_real(theirs)
     if not ours.is_floating_point():
-        return "full" if torch.equal(ours, theirs) else "none"
+        if torch.equal(ours, theirs):
+            return "full"
+        places = differing(ours, theirs)
+        few = places is not None and len(places) <= MOST_DIFFERENT * ours.numel()
+        return "as a whole" if few else "none"
     if each_within(ours, theirs, harmless(dtype)):
         return "full"
     expected = stand_in(theirs, dtype, AGREEMENT_FACTOR * budget, precision)

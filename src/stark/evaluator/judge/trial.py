@@ -1,9 +1,12 @@
-"""One trial: the secret inputs that a candidate is called with, and how it is called."""
+"""One trial: the secret inputs that a candidate is called with, how it is called, and what the call leaves."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import torch
 
 WAYS = {
     "early": "before backward ran, ",
@@ -58,6 +61,20 @@ class Trial:
             return WAYS[self.mode]
         some = "" if self.places is None else "some "
         return f"with {some}{self.regime} inputs, " if self.regime else ""
+
+
+@dataclass(frozen=True)
+class Called:
+    """What a call leaves. While a candidate is timed, in memory that it cannot write to."""
+
+    results: Sequence[torch.Tensor]
+    """The outputs, then the inputs that the reference changes."""
+
+    changed: int | None = None
+    """The index of an input that the call changed and must not."""
+
+    odd: object = None
+    """The forms of the results (such as shapes and types), as the program reports them, if they are not as expected."""
 
 
 def simple(trial: Trial) -> Trial:

@@ -1,7 +1,6 @@
 """Which trials candidates are verified on, in a search, in a final check and among timed calls.
 
-Expected outputs are kept between candidates if memory allows. Otherwise they are computed again for
-each candidate.
+Expected outputs are kept between candidates if memory allows.
 """
 
 from __future__ import annotations
@@ -29,21 +28,17 @@ from stark.evaluator.judge.problem.regimes import (
     INDICES,
     REGIMES,
     changed,
-    varies,
 )
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
-from stark.evaluator.judge.problem.values import ChangesMore
+from stark.evaluator.judge.problem.values import ChangesMore, is_inexact
 from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.trial import WAYS, Trial, simple
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, near
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
-"""Number of extra draws at effort `promote`, and number of calls on each of these draws.
-
-Several calls are made because a race condition makes only some calls fail.
-"""
+"""Number of extra draws at effort `promote`, and of calls on each: a race condition makes only some calls fail."""
 
 REGIMES_S = 1.0
 """Seconds for the regimes of a large problem, at least one of which is tried. A final check tries the others."""
@@ -127,10 +122,7 @@ class Trials:
         return self.expectations.warnings + self._degenerate
 
     def expect_nominal(self) -> None:
-        """Compute the expected outputs of the nominal trials before any candidate takes memory.
-
-        If the float64 oracle does not fit, the reference's own outputs replace it.
-        """
+        """Compute what the nominal trials expect. If the float64 oracle does not fit, the reference's outputs replace it."""
         ours = self.expectations
         try:
             outputs = self._expect_nominal()
@@ -150,10 +142,7 @@ class Trials:
         ]
 
     def add_regimes(self) -> None:
-        """Verify every candidate also in regimes, except where the reference is inaccurate.
-
-        Where expected outputs are computed anew for each candidate, in as many as take `REGIMES_S`.
-        """
+        """Verify candidates also in regimes where the reference is accurate; if nothing is kept, in as many as take `REGIMES_S`."""
         begin = time.monotonic()
         if self._signature.has_integers:
             self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
@@ -172,7 +161,7 @@ class Trials:
         self._exchangeable = tuple(
             place
             for place, tensor in enumerate(self._signature.drawn.tensors)
-            if varies(tensor) and place not in self._constants
+            if is_inexact(tensor) and place not in self._constants
         )
         for step in STEPS if self._constants else ():
             self._step = step
@@ -195,11 +184,7 @@ class Trials:
         return True
 
     def for_effort(self, effort: Effort) -> Iterator[Trial]:
-        """Yield the trials for one candidate.
-
-        Effort `promote` adds new draws with repeated calls, and all remaining regimes. A race takes the problem's own
-        inputs alone, since its winner is verified on all others.
-        """
+        """Yield the trials for one candidate. A race takes the problem's own inputs alone: its winner is verified on all."""
         if effort == "race":
             yield from self.nominal
             return
@@ -281,7 +266,7 @@ class Trials:
         """The inputs that a regime changes, the largest first."""
         tensors = self._signature.drawn.tensors
         some = {INDICES: tuple(self._ranges), EXCHANGED: self._exchangeable}
-        places = some.get(regime, [place for place, each in enumerate(tensors) if varies(each)])
+        places = some.get(regime, [place for place, each in enumerate(tensors) if is_inexact(each)])
         return sorted(places, key=lambda place: -tensors[place].numel())
 
     def drawn(self, trial: Trial) -> Drawn:
@@ -311,11 +296,7 @@ class Trials:
     def expected(
         self, trial: Trial, drawn: Drawn | None = None, keep: bool = False
     ) -> list[ExpectedTensor]:
-        """Return a trial's expected outputs.
-
-        `drawn` is the trial's inputs, if the caller has drawn them already. With `keep`, both are kept for later
-        candidates if they fit. Raises torch.OutOfMemoryError.
-        """
+        """A trial's expected outputs. With `keep`, inputs and outputs are kept if they fit. Raises torch.OutOfMemoryError."""
         trial = simple(trial)
         if trial in self.kept:
             return self.kept[trial][1]
@@ -383,7 +364,7 @@ class Trials:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
         left: list[str] | None = None
         for place, trial in enumerate(self.always):
-            others = self._kept_outputs(self.always[1 if place == 0 else 0])
+            _, others = self.kept.get(self.always[1 if place == 0 else 0], (None, None))
             found = passing(self.drawn(trial), self.expected(trial), others)
             left = [name for name in found if left is None or name in left]
             if not left:
@@ -391,6 +372,3 @@ class Trials:
         return (
             f"the problem is degenerate: {' and '.join(left or ())} would pass as a correct output",
         )
-
-    def _kept_outputs(self, trial: Trial) -> list[ExpectedTensor] | None:
-        return self.kept[trial][1] if trial in self.kept else None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 
 import torch
 
 from stark.core.declared import Tolerance
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect, Matched
-from stark.core.precision import CLASSES, Precision
+from stark.core.precision import CLASSES
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
@@ -22,9 +24,10 @@ from stark.evaluator.judge.problem.values import same_values
 from stark.evaluator.judge.problem.weights import other_weights
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
-from stark.evaluator.judge.trial import Trial
-from stark.evaluator.judge.verify.conditioning import is_explained
+from stark.evaluator.judge.trial import Called, Trial
+from stark.evaluator.judge.verify.conditioning import MOVES, is_explained
 from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.exact import MOST_RUNS, is_right
 from stark.evaluator.judge.verify.mismatch import fault
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
 from stark.languages import language
@@ -64,19 +67,19 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
     """Call a candidate on every trial and compare its results with the oracle. Raises Verdict."""
     limit_s = attempt.limits.verify_s + prepared.slack_s
     if language(attempt.candidate.language).compiles_when_called:
-        _call_first(attempt, child, prepared)
-        if (
-            prepared.program.differentiation is not None
-        ):  # it compiles again if less requires gradients
+        first_s = attempt.limits.build_s + prepared.slack_s
+        with attempt.during("verify", first_s), attempt.charging_memory():
+            warm_up(child, prepared)
+        if prepared.program.differentiation is not None:  # it compiles for fewer gradients too
             limit_s += attempt.limits.build_s
     with attempt.during("verify", limit_s), attempt.charging_memory():
         found = [
             (trial, comparison)
             for trial in prepared.trials.for_effort(attempt.effort)
-            for comparison in _verify_on(trial, attempt, child, prepared)
+            for comparison in _verify_on(trial, child, prepared)
         ]
         if prepared.trials.replaced is not None and attempt.effort != "race":
-            found += _verify_replaced(prepared.trials.replaced, limit_s, attempt, child, prepared)
+            found += _verify_replaced(prepared.trials.replaced, child, prepared)
     results = len(prepared.signature.outputs) + len(prepared.program.changes)
     nominal = [comparison.budget for trial, comparison in found if trial.regime is None]
     budgets = tuple(max(nominal[index::results]) for index in range(results))
@@ -87,7 +90,8 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
         budget=worst.budget,
         reference_relative_rms=worst.reference_errors.relative_rms,
         precision=attempt.limits.precision,
-        meets=_met(comparisons),
+        # the strictest class whose budget no output exceeds
+        meets=max((each.meets or CLASSES[-1] for each in comparisons), key=CLASSES.index),
         allclose=all(comparison.allclose for comparison in comparisons),
         oracle="float64" if prepared.trials.expectations.oracle_is_float64 else "float32",
         stated=_stated(prepared.problem.declared.tolerance, found),
@@ -105,56 +109,37 @@ def _stated(
     return Matched(tolerance=tolerance, share=min(each for each in shares if each is not None))
 
 
-def _met(comparisons: Sequence[Comparison]) -> Precision:
-    """The strictest class whose budget no output exceeds."""
-    return max((each.meets or CLASSES[-1] for each in comparisons), key=CLASSES.index)
-
-
-def _call_first(attempt: Attempt, child: Child, prepared: PreparedReference) -> None:
-    """Make a call that compiles and tunes, with a build's deadline. Its results do not matter."""
-    limit_s = attempt.limits.build_s + prepared.slack_s
-    with attempt.during("verify", limit_s), attempt.charging_memory():
-        prepared.shared.fill_inputs(prepared.trials.drawn(prepared.trials.nominal[0]), 0)
-        prepared.settle()
-        child.ask({"do": "call", "slot": 0, "seed": 0}, limit_s)
+def warm_up(child: Child, prepared: PreparedReference, calls: int = 1) -> None:
+    """Make calls that may compile, tune or record graphs, with a phase's deadline. Their results do not matter."""
+    trials = prepared.trials
+    prepared.shared.fill_inputs(trials.drawn(trials.nominal[0]), 0)
+    prepared.settle()
+    for _ in range(calls):
+        child.ask({"do": "call", "slot": 0, "seed": 0})
 
 
 def _verify_replaced(
-    trial: Trial, limit_s: float, attempt: Attempt, child: Child, prepared: PreparedReference
+    trial: Trial, child: Child, prepared: PreparedReference
 ) -> list[tuple[Trial, Comparison]]:
     """Verify a call with other weights: nothing may be kept that was computed from the former ones. Then restore them."""
     with other_weights(prepared.program.model, trial.seed):
-        prepared.shared.replace_weights(child, limit_s)
-        found = [(trial, each) for each in _verify_on(trial, attempt, child, prepared)]
-    prepared.shared.replace_weights(child, limit_s)
+        prepared.shared.replace_weights(child)
+        found = [(trial, each) for each in _verify_on(trial, child, prepared)]
+    prepared.shared.replace_weights(child)
     return found
-
-
-@dataclass(frozen=True)
-class Called:
-    """What a call left: results, the index of an input that it changed and must not, and odd forms of the results."""
-
-    results: Sequence[torch.Tensor]
-    changed: int | None
-    odd: object
 
 
 def verify_on(
     trial: Trial, prepared: PreparedReference, call: Callable[[Drawn], Called]
 ) -> list[Comparison]:
-    """Verify the calls of one trial. Raises Verdict.
-
-    The trial's tensors are freed on return, because they may fill half of a device's memory.
-    """
+    """Verify the calls of one trial, whose tensors may fill half of a device and are freed on return. Raises Verdict."""
     drawn = prepared.trials.drawn(trial)
     expected = prepared.trials.expected(trial, drawn)
     comparisons: list[Comparison] = []
     for number in range(trial.calls):
         found = call(drawn)
         try:
-            comparisons += check_results(
-                prepared, found.results, found.changed, found.odd, drawn, expected, str(trial)
-            )
+            comparisons += check_results(prepared, found, drawn, expected, str(trial))
         except Verdict as verdict:
             evaluation = verdict.evaluation
             if found.odd is not None or not isinstance(evaluation, Incorrect):
@@ -165,9 +150,7 @@ def verify_on(
     return comparisons
 
 
-def _verify_on(
-    trial: Trial, attempt: Attempt, child: Child, prepared: PreparedReference
-) -> list[Comparison]:
+def _verify_on(trial: Trial, child: Child, prepared: PreparedReference) -> list[Comparison]:
     """Verify the calls of one trial by the candidate's process."""
 
     def call(drawn: Drawn) -> Called:
@@ -232,23 +215,16 @@ def _differs(
 
 def check_results(
     prepared: PreparedReference,
-    found: Sequence[torch.Tensor],
-    changed: int | None,
-    odd: object,
+    called: Called,
     drawn: Drawn,
     expected: Sequence[ExpectedTensor],
     when: str = "while the candidate was timed, ",
 ) -> list[Comparison]:
-    """Compare a call's results, outputs and then the inputs that the reference changes, with the oracle.
-
-    While a candidate is timed, the results must lie in memory that it cannot write to. `changed` is the index of
-    an input that the call changed and must not. `odd` lists the forms of the results (such as shapes and types)
-    if these are not as expected; otherwise it is None. `when` is put before the message. Raises Verdict if anything
-    is wrong.
-    """
-    if odd is not None:
-        error = _odd_results(odd, prepared)
-        raise Verdict(Incorrect(error=when + error if isinstance(odd, dict) else error))
+    """Compare what a call leaves with the oracle. `when` is put before the message. Raises Verdict if anything is wrong."""
+    found, changed = called.results, called.changed
+    if called.odd is not None:
+        error = _odd_results(called.odd, prepared)
+        raise Verdict(Incorrect(error=when + error if isinstance(called.odd, dict) else error))
     changes, differentiation = prepared.program.changes, prepared.program.differentiation
     names = [f"output {index}" for index in range(*prepared.returned.indices(len(found)))]
     if differentiation is not None:
@@ -258,27 +234,21 @@ def check_results(
     comparisons = [
         _compared(prepared, drawn, found, expected, index) for index in range(len(found))
     ]
-    wrong: list[str] = []
-    faults: list[str] = []
-    for name, result, right, compared in zip(names, found, expected, comparisons, strict=True):
-        if compared.passes:
-            continue
-        wrong.append(name)
-        if len(faults) < MOST_FAULTS:
-            others = _others(prepared, drawn, names, expected, name)
-            faults.append(fault(name, result, right, others))
-    if len(wrong) > len(faults):
-        faults.append(f"also wrong: {', '.join(wrong[len(faults) :])}")
+    pairs = zip(names, comparisons, strict=True)
+    wrong = {name: at for at, (name, compared) in enumerate(pairs) if not compared.passes}
+    faults = [
+        fault(name, found[at], expected[at], _others(prepared, drawn, names, expected, name))
+        for name, at in islice(wrong.items(), MOST_FAULTS)
+    ]
+    if others := [*wrong][MOST_FAULTS:]:
+        faults.append(f"also wrong: {', '.join(others)}")
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
     if changed is not None:
         name = f"its input {changed}" if differentiation is None else prepared.input_name(changed)
-        raise Verdict(
-            Incorrect(
-                error=f"{when}{'forward' if differentiation is None else 'the call'} changed {name} in place, which "
-                "the reference does not do; write to a new tensor"
-            )
-        )
+        what = f"{'forward' if differentiation is None else 'the call'} changed {name} in place"
+        advice = "which the reference does not do; write to a new tensor"
+        raise Verdict(Incorrect(error=f"{when}{what}, {advice}"))
     return comparisons
 
 
@@ -292,18 +262,19 @@ def _compared(
     """Compare one result with the oracle. Elements, lines and layers may be wrong where the problem is ill-conditioned."""
     result, right = found[index], expected[index]
     compared = compare(result, right)
-    if compared.passes or right.exact or not compared.passes_as_a_whole:
+    if compared.passes or not compared.passes_as_a_whole:
         return compared
+    moved = partial(prepared.trials.expectations.moved, drawn, index)
     try:
-        explained = is_explained(
-            result, right, lambda: prepared.trials.expectations.moved(drawn, index)
-        )
-    except torch.OutOfMemoryError:
-        return compared
-    except ProblemError as error:  # as on a matrix that has moved to a singular one
-        if is_out_of_memory(error):
+        if right.exact:
+            further = partial(moved, MOST_RUNS, MOVES)
+            explained = is_right(result, right.eager, right.oracle, further)
+        else:
+            explained = is_explained(result, right, moved)
+    except (ProblemError, torch.OutOfMemoryError) as error:
+        if isinstance(error, ProblemError) and is_out_of_memory(error):
             raise
-        return compared
+        return compared  # as on a matrix that has moved to a singular one
     return replace(compared, passes=True, meets=right.terms.precision) if explained else compared
 
 
@@ -335,14 +306,10 @@ def _others(
     others |= {f"the expected {other}": one.eager for other, one in pairs if other != name}
     if not prepared.room.keeps_all:
         return others  # the others would take memory
-    index = names.index(name)
-    earlier = [
-        outputs[index] for inputs, outputs in prepared.trials.kept.values() if inputs is not drawn
-    ]
-    others |= {
-        f"the expected {name} of other, earlier inputs ({number})": each.eager
-        for number, each in enumerate(earlier, 1)
-    }
+    index, kept = names.index(name), prepared.trials.kept.values()
+    earlier = [outputs[index].eager for inputs, outputs in kept if inputs is not drawn]
+    for number, eager in enumerate(earlier, 1):
+        others[f"the expected {name} of other, earlier inputs ({number})"] = eager
     weights = list(prepared.program.model.state_dict())
     for stale in (weights, *([one] for one in weights[:MOST_STALE] if len(weights) > 1)):
         try:

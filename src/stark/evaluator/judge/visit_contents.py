@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -22,11 +22,10 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.memory import copy_memory, strange_memory
-from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing.gated import Contents
-from stark.evaluator.judge.trial import Trial
-from stark.evaluator.judge.verifying import check_results
+from stark.evaluator.judge.trial import Called, Trial
 
 SLOT = 0
 """The slot of all timed calls."""
@@ -49,18 +48,6 @@ KEPT_BYTES = 256 << 20
 UNREADABLE = "a result that cannot be read where the program says that it lies"
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The results of one call, in the judge's memory."""
-
-    results: list[torch.Tensor]
-    changed: int | None
-    """The index of an input that the call changed and must not."""
-
-    odd: object
-    """What the program said of their form, or UNREADABLE; None if they are as expected."""
-
-
 class VisitContents(Contents):
     """Inputs and result checks for the timing of one candidate. Methods raise Verdict."""
 
@@ -68,13 +55,15 @@ class VisitContents(Contents):
         self,
         prepared: PreparedReference,
         child: Child,
-        references: Sequence[tuple[Child, SharedSet]],
+        references: Sequence[RunningReference],
         budgets: Sequence[float],
         effort: Effort,
     ) -> None:
         self._effort: Effort = effort
-        self._prepared, self._compared_by = prepared, TimedResults(budgets, prepared.precision)
-        self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
+        self._prepared, self._results = prepared, TimedResults(prepared, budgets)
+        self._programs = [RunningReference(child, prepared.shared), *references]
+        # Calls on inputs of verification return their outputs as they are before backward.
+        self._mode = None if prepared.program.differentiation is None else "early"
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""
 
@@ -92,14 +81,14 @@ class VisitContents(Contents):
         self._inspected = 0
         """Secret: the number of the call whose results' place in memory is looked at."""
 
-        self._kept: tuple[dict[int, Kept], dict[int, Kept]] = ({}, {})
+        self._kept: tuple[dict[int, Called], dict[int, Called]] = ({}, {})
         """Results of the candidate and of the first reference, by the number of the call."""
 
     def turn(self, calls: int) -> int:
         """Compare the last round's results. Draw inputs. No program gets the counted calls' inputs again."""
         read = self._kept[CANDIDATE].keys()
         self._unused += [trial for number, trial in self._verified.items() if number not in read]
-        self._compare()
+        self.end()
         drawn = self._prepared.trials.drawn
         self._drawn = [drawn(Trial.fresh()) for _ in range(calls + 1)]
         self._verified.clear()
@@ -113,6 +102,7 @@ class VisitContents(Contents):
         most = max(1, min(round(COMPARED_SHARE * calls), KEPT_BYTES // max(size, 1)))
         chosen = self._random.sample(range(1, calls + 1), min(most, calls))
         self._compared, self._inspected = {*chosen, *self._verified}, chosen[0]
+        self.uncounted = dict.fromkeys(self._verified, self._mode)
         return calls
 
     def _trial(self) -> Trial | None:
@@ -120,31 +110,21 @@ class VisitContents(Contents):
         trials = self._prepared.trials
         if self._unused:
             return trials.among_timed(self._unused.pop(), self._effort)
-        gradients = self._prepared.program.differentiation is not None
-        kind = "gradients" if gradients else "kept"
+        kind = "gradients" if self._mode else "kept"
         share = VERIFIED_SHARE[kind if self._prepared.room.keeps_all else "computed"]
         if self._random.random() < share:
             return trials.among_timed(self._random.choice(trials.kinds), self._effort)
         return None
 
-    def counts(self, number: int) -> bool:
-        """Whether the time of a call counts."""
-        return number not in self._verified
-
-    def mode(self, number: int) -> str | None:
-        """With gradients, calls on inputs of verification return their outputs as they are before backward."""
-        gradients = self._prepared.program.differentiation is not None
-        return "early" if gradients and number in self._verified else None
-
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
-        self._programs[place][1].fill_inputs(self._drawn[number], SLOT)
+        self._programs[place].shared.fill_inputs(self._drawn[number], SLOT)
 
     def read(self, place: int, number: int, answer: Message) -> None:
         """Keep the results of a call if they are to be compared. Once a visit, check what memory they lie in."""
         if place > REFERENCE or number not in self._compared:
             return
-        child, shared = self._programs[place]
+        child, shared = self._programs[place].child, self._programs[place].shared
         outputs = [
             torch.empty_like(output, memory_format=torch.contiguous_format)
             for output in shared.outputs[SLOT]
@@ -162,50 +142,27 @@ class VisitContents(Contents):
             return
         outputs += [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
         spoilt = shared.changed_input(self._drawn[number].tensors, shared.inputs[SLOT])
-        self._kept[place][number] = Kept(outputs, spoilt, odd)
+        self._kept[place][number] = Called(outputs, spoilt, odd)
         if place == CANDIDATE and number == self._inspected and all(read):
             self._check_place(spans)
 
     def end(self) -> None:
-        """Compare the last round's results."""
-        self._compare()
-
-    def _compare(self) -> None:
-        """Compare the candidate's results with the reference's. Ask the oracle about those that differ too much."""
-        ours, theirs = self._kept
-        for number, kept in ours.items():
-            if (
-                number in self._verified
-                or (kept.odd, kept.changed) != (None, None)
-                or number not in theirs
-                or self._compared_by.need_oracle(kept.results, theirs[number].results)
-            ):
-                self._ask_oracle(number, kept)
+        """Check the last round's results."""
+        ours, references = self._kept
+        for number, called in ours.items():
+            theirs = partial(references.get, number)
+            self._results.check(called, self._drawn[number], theirs, self._verified.get(number))
         ours.clear()
-        theirs.clear()
-
-    def _ask_oracle(self, number: int, kept: Kept) -> None:
-        drawn, trials = self._drawn[number], self._prepared.trials
-        if number in self._verified:
-            trial = self._verified[number]
-            expected = trials.expected(trial, drawn)
-            if not trials.says_something(trial, expected):
-                return
-        else:
-            expected = trials.expectations.of(drawn)
-        check_results(self._prepared, kept.results, kept.changed, kept.odd, drawn, expected)
+        references.clear()
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
-        child, shared = self._programs[CANDIDATE]
-        strange = strange_memory(child.runner_pid, spans, shared.mapped_at)
+        candidate = self._programs[CANDIDATE]
+        strange = strange_memory(candidate.child.runner_pid, spans, candidate.shared.mapped_at)
         if strange is not None:
-            raise Verdict(
-                Incorrect(
-                    error=f"while the candidate was timed, its results lay in {strange}; "
-                    "return them in memory that torch or malloc allocated"
-                )
-            )
+            advice = "return them in memory that torch or malloc allocated"
+            error = f"while the candidate was timed, its results lay in {strange}; {advice}"
+            raise Verdict(Incorrect(error=error))
 
 
 def _addresses(at: object, count: int) -> list[int]:

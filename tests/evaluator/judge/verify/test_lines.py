@@ -46,7 +46,7 @@ def test_zeros_in_small_filters_of_a_convolution_are_wrong() -> None:
 
 
 def test_a_single_row_among_many_pieces_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stark.evaluator.judge.verify import oracle as judged
+    from stark.evaluator.judge.verify import errors as judged
 
     monkeypatch.setitem(judged.CHUNKS, "cpu", 4096)
     oracle = falling()

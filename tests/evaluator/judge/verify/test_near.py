@@ -8,7 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify.oracle import CHUNKS, near
+from stark.evaluator.judge.verify.errors import CHUNKS
+from stark.evaluator.judge.verify.oracle import near
 
 
 def rounded(dtype: Any, by: float, size: int = 1000) -> tuple[Any, Any]:

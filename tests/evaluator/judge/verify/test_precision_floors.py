@@ -108,6 +108,7 @@ def test_a_sum_of_ten_thousand_terms_in_a_row_is_at_the_strictest_floor() -> Non
 
 
 def test_recorded_kernels_keep_their_budgets() -> None:
+    """What the inputs' own rounding moves may only raise them, within the limit."""
     found = [
         accuracy
         for pattern in (
@@ -122,7 +123,7 @@ def test_recorded_kernels_keep_their_budgets() -> None:
     for accuracy in found:
         limit = limit_of(DEFAULT, "float32")
         error = accuracy["reference_relative_rms"]
-        assert accuracy["budget"] == budget_of(DEFAULT, "float32", error, limit)
+        assert budget_of(DEFAULT, "float32", error, limit) <= accuracy["budget"] <= limit
 
 
 def accuracies(document: Any) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Checks whether a problem's arguments can be put into shared memory or sent to another process.
 
-Each returned reason is the end of a sentence that begins with a function's name and "returns", such as
-"get_inputs returns a nested tensor".
+Each reason is the end of a sentence that begins with a function's name and "returns".
 """
 
 from __future__ import annotations
@@ -75,10 +74,7 @@ def variation(first: object, second: object) -> str | None:
     """Return the first difference between the non-tensor arguments of two draws, or None."""
     (ours, form), (theirs, other) = pytree.tree_flatten(first), pytree.tree_flatten(second)
     if form != other:
-        return (
-            f"arguments whose structure changes from draw to draw ({form}, then {other}); "
-            "make it fixed"
-        )
+        return f"arguments whose structure changes from draw to draw ({form}, then {other}); make it fixed"
     for one, two in zip(ours, theirs, strict=True):
         if type(one) is not type(two) or pickle.dumps(one) != pickle.dumps(two):
             return (

@@ -12,7 +12,7 @@ from collections.abc import Collection
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.values import same_values
+from stark.evaluator.judge.problem.values import is_inexact, same_values
 
 STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
@@ -28,12 +28,11 @@ draw itself."""
 
 def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
     """Places of the inputs that have numbers other than integers, the same in two draws of a problem."""
+    pairs = enumerate(zip(one.tensors, other.tensors, strict=True))
     return tuple(
         place
-        for place, (tensor, another) in enumerate(zip(one.tensors, other.tensors, strict=True))
-        if (tensor.is_floating_point() or tensor.is_complex())
-        and tensor.numel()
-        and same_values(tensor, another)
+        for place, (tensor, another) in pairs
+        if is_inexact(tensor) and tensor.numel() and same_values(tensor, another)
     )
 
 
@@ -99,7 +98,8 @@ def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> t
 def _reordered(flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Flags in another order: the rows, the nodes of a symmetric matrix, or nothing of a triangular mask."""
     axis = max(flags.dim() - 2, 0)
-    if not flags.dim() or _is_triangular(flags):
+    triangles = (flags.tril(), flags.triu()) if _is_square(flags) else ()
+    if not flags.dim() or any(torch.equal(part, flags) for part in triangles):
         return flags
     order = torch.randperm(flags.shape[axis], generator=generator, device=flags.device)
     reordered = flags.index_select(axis, order)
@@ -112,9 +112,3 @@ def _is_square(tensor: torch.Tensor) -> bool:
 
 def _is_symmetric(tensor: torch.Tensor) -> bool:
     return _is_square(tensor) and torch.equal(tensor, tensor.mT)
-
-
-def _is_triangular(tensor: torch.Tensor) -> bool:
-    return _is_square(tensor) and any(
-        torch.equal(part, tensor) for part in (tensor.tril(), tensor.triu())
-    )

@@ -1,8 +1,7 @@
 """Null solvers: trivial answers, such as zeros, that are tried on every problem.
 
-If a null solver passes, the problem is degenerate: it cannot distinguish a correct kernel from one
-that computes nothing. Examples are a KernelBench level 1 problem whose outputs are smaller than the
-tolerance, and problems with constant results. Every evaluation on such a problem has a warning.
+If one passes, the problem is degenerate: it cannot distinguish a correct kernel from one that computes nothing. Examples are
+a KernelBench level 1 problem whose outputs are smaller than the tolerance, and problems with constant results.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ Solver = Callable[[ExpectedTensor], torch.Tensor]
 def passing(
     drawn: Drawn, outputs: list[ExpectedTensor], others: list[ExpectedTensor] | None
 ) -> list[str]:
-    """Return the names of null solvers whose answers pass on every output of this trial.
-
-    `others` is what is expected of other inputs, if that is at hand.
-    """
+    """The names of null solvers that pass on every output. `others` is what is expected of other inputs, if that is at hand."""
     found = [
         name
         for name, solver in _solvers(drawn, outputs).items()
@@ -45,8 +41,8 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
     # The mean of a single number is the number itself, so passing would prove nothing.
     several = any(output.eager.numel() > 1 for output in outputs)
     if several and all(output.eager.is_floating_point() for output in outputs):
-        solvers["the mean in every element"] = lambda output: torch.full_like(
-            output.eager, float(output.eager.mean())
+        solvers["the mean in every element"] = lambda each: torch.full_like(
+            each.eager, float(each.eager.mean())
         )
     if several:
         solvers["zeros in the second half of each row"] = _half
@@ -62,10 +58,7 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
 
 
 def _larger_half(values: torch.Tensor) -> torch.Tensor:
-    """Return floating-point values with zeros in place of the smaller half of those that are not zero.
-
-    They come back unchanged if they are few. A few sizes, such as 0 and 1, have no smaller half.
-    """
+    """The values with zeros for the smaller half of those that are not zero; unchanged if they are few or whole numbers."""
     if not values.is_floating_point():
         return values
     sample = values.reshape(-1)[:: max(values.numel() // SAMPLE, 1)].abs().float()
@@ -85,10 +78,7 @@ def _always(tensor: torch.Tensor) -> Solver:
 
 
 def _half(output: ExpectedTensor) -> torch.Tensor:
-    """Return the expected values with zeros in the second half of each row.
-
-    This passes where the true values in the second half are almost zero, as in a cumulative product.
-    """
+    """Zeros in the second half of each row, which pass where true values are almost zero there, as in a cumulative product."""
     answer = output.eager.clone()
     rows = torch.atleast_1d(answer)
     rows[..., rows.shape[-1] // 2 :] = 0

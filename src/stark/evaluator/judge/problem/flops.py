@@ -19,10 +19,7 @@ def is_product(operator: Any) -> bool:
 
 
 def flops_of(operator: Any, args: Any, kwargs: Any, result: object) -> int | None:
-    """The operations of one call; None if torch has no formula for the operator or for these shapes.
-
-    Of causal attention, only those for keys that a query sees, about half.
-    """
+    """The operations of one call, of causal attention for keys that a query sees; None without a formula for it in torch."""
     formula = flop_registry.get(SAME_WORK.get(operator, operator))
     if formula is None:
         return None

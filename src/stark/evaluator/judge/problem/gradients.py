@@ -23,9 +23,6 @@ SOMETIMES = "has a gradient for some inputs only; let it depend on the same inpu
 SPARSE = (
     "a gradient is sparse, and only dense ones are judged; construct nn.Embedding with sparse=False"
 )
-IN_PLACE = (
-    " (with BACKWARD = True, forward must not change inputs in place; let it return the new values)"
-)
 
 FAULTS = {
     "detached": "{} has no gradient: forward computes it without autograd (in a kernel, in place, detached or under no_grad); "
@@ -150,14 +147,14 @@ class Differentiation:
         reported = reported if isinstance(reported, dict) else {}
         outputs = range(self.wanted.outputs), "output {}".format
         gradients = range(len(self.wanted.present)), self.gradient_name
-        kinds = {"detached": outputs, "attached": outputs, "missing": gradients, "extra": gradients}
         lines = {}
-        for kind, (among, named) in kinds.items():
+        for kind, text in FAULTS.items():
+            among, named = outputs if kind in ("detached", "attached") else gradients
             numbers = reported.get(kind)
             numbers = numbers if isinstance(numbers, list) else []
             found = [each for each in numbers if type(each) is int and each in among]
             if found:
-                lines[kind] = FAULTS[kind].format(", ".join(map(named, found)))
+                lines[kind] = text.format(", ".join(map(named, found)))
         if "detached" in lines:  # then its gradients are missing too
             lines.pop("missing", None)
         return "\n".join(lines.values()) or "the gradients are not those of the reference"

@@ -14,11 +14,8 @@ import torch
 from stark.evaluator.judge.verify.errors import as_real, pieces
 
 WRITE_MARGIN = 2.0
-"""Largest possible write speed as a multiple of the measured bandwidth.
-
-The bandwidth is measured by a copy, which reads as much as it writes. On a CPU, a copy may also read
-the memory that it overwrites.
-"""
+"""Largest possible write speed as a multiple of the measured bandwidth, which is that of a copy: it reads as much as it
+writes, and on a CPU it may also read what it overwrites."""
 
 PART_BYTES = 1 << 29
 """Approximate bytes sorted at once; sorting takes several times as much memory."""
@@ -29,9 +26,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def fresh_bytes(
     results: list[torch.Tensor], given: list[torch.Tensor], elsewhere: list[torch.Tensor]
 ) -> int:
-    """Return the least number of bytes that a call must write: one element per new value.
-
-    `results` are the call's results, `given` the call's inputs and weights, `elsewhere` the
+    """The least bytes that a call must write: an element per value that is not in the inputs and weights `given`, nor in the
     results for other inputs.
     """
     own, had = ([as_real(t) for t in tensors] for tensors in (results, (*given, *elsewhere)))
@@ -39,11 +34,8 @@ def fresh_bytes(
     total = 0
     for dtype in {result.dtype for result in own}:
         for part in range(parts):
-            new = ~torch.isin(
-                _values(own, dtype, part, parts),
-                _values(had, dtype, part, parts),
-                assume_unique=True,
-            )
+            ours, known = (_values(each, dtype, part, parts) for each in (own, had))
+            new = ~torch.isin(ours, known, assume_unique=True)
             total += int(new.sum()) * dtype.itemsize
     return total
 
@@ -54,10 +46,9 @@ def least_ms(fresh: int, cache_bytes: float, bandwidth_gb_s: float) -> float:
 
 
 def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: int) -> torch.Tensor:
-    """Return the distinct finite values of type `dtype` in part `part` of `parts`.
+    """The distinct finite values of a type whose bits, read as an integer, are `part` modulo `parts`.
 
-    The bits of a value, read as an integer, modulo `parts` give the value's part. If `parts` is
-    odd, the parts are balanced even if the lower bits of all values are zero.
+    If `parts` is odd, the parts are balanced even if the lower bits of all values are zero.
     """
     found = [
         piece[piece.view(_BITS[dtype.itemsize]) % parts == part].unique()

@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.values import is_inexact
 
 aten = torch.ops.aten
 
@@ -43,10 +44,7 @@ def free(program: Program, one: Drawn, other: Drawn) -> dict[int, int]:
     kinds = {
         place: tensor.dtype
         for place, (tensor, another) in enumerate(zip(one.tensors, other.tensors, strict=True))
-        if not tensor.is_floating_point()
-        and not tensor.is_complex()
-        and not torch.equal(tensor, another)
-        and not _ordered(tensor)
+        if not (is_inexact(tensor) or torch.equal(tensor, another) or _ordered(tensor))
     }
     found = {place: 2 for place, dtype in kinds.items() if dtype == torch.bool}
     if len(found) == len(kinds):

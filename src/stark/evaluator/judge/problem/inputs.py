@@ -26,12 +26,7 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
 from stark.evaluator.candidate.backward import ForwardBackward, GradientFault, as_leaves
-from stark.evaluator.candidate.program import (
-    filled,
-    import_file,
-    parameters_named,
-    seed_torch,
-)
+from stark.evaluator.candidate.program import filled, import_file, parameters_named, seed_torch
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.problem.arguments import (
     seed_all,
@@ -40,7 +35,6 @@ from stark.evaluator.judge.problem.arguments import (
     without_overlap,
 )
 from stark.evaluator.judge.problem.gradients import SOMETIMES, Differentiation
-from stark.evaluator.judge.problem.hints import hint
 from stark.evaluator.judge.problem.values import (
     ChangesMore,
     same_values,
@@ -55,6 +49,15 @@ CONSTRUCTION_SEED = 42
 
 A candidate also gets a copy of the reference's weights, because the judge perturbs them (`weights.py`).
 """
+
+HINTS = {
+    "does not require grad": " (forward runs under torch.no_grad(); wrap code that needs gradients in "
+    "`with torch.enable_grad():`)",
+    "get_inputs() takes 0 positional arguments": " (with CASES, get_inputs takes the name of a case as its first argument)",
+    "a leaf Variable that requires grad is being used in an in-place": " (forward must not change in place what requires "
+    "gradients, as inputs do with BACKWARD = True; let it return the new values)",
+}
+"""What to change, by the text of an error that comes of how the problem's code is called."""
 
 RUNNING: dict[int, tuple[str, float]] = {}
 """By thread, the problem and its function that runs there now, and since when by `time.monotonic`. A thread cannot be
@@ -107,9 +110,8 @@ class Program:
         vary(self.model, secrets.randbits(48))
 
     def draw(self, seed: int) -> Drawn:
-        """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
-
-        A tensor that occurs twice among the arguments occurs once in the result's `tensors`.
+        """Draw inputs from a seed, on the device, which can be a hundred times faster than the host. A tensor that occurs
+        twice among the arguments occurs once in the result's `tensors`.
         """
         with self._user_code("get_inputs"), self.device:
             seed_all(seed)
@@ -128,9 +130,8 @@ class Program:
             return places[id(tensor)]
 
         drawn = Drawn(tensors, pytree.tree_map_only(torch.Tensor, place, arguments))
-        return (
-            self._with_cotangents(drawn, asked, seed) if self.problem.declared.backward else drawn
-        )
+        backward = self.problem.declared.backward
+        return self._with_cotangents(drawn, asked, seed) if backward else drawn
 
     def _with_cotangents(self, drawn: Drawn, asked: list[bool], seed: int) -> Drawn:
         """The draw with a cotangent for each output that has a gradient."""
@@ -152,10 +153,7 @@ class Program:
         return Drawn([*drawn.tensors[:begin], *cotangents], drawn.arguments)
 
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
-        """Run the reference for the first time.
-
-        Also detect what the reference changes, and whether arguments need the problem's module.
-        """
+        """Run the reference, and detect what it changes and whether arguments need the problem's module."""
         self.arguments_need_module |= self._needs_module("get_inputs", drawn.arguments)
         given = [tensor.clone() for tensor in drawn.tensors]
         buffers = {name: each.detach().clone() for name, each in self._saved_buffers().items()}
@@ -167,9 +165,7 @@ class Program:
         self._flags_known = True
         known = self.changes, self.state
         self.learn(inputs, state)
-        if known != (self.changes, self.state):
-            return self.run(drawn)
-        return [*results, *(given[index] for index in self.changes)]
+        return results if known == (self.changes, self.state) else self.run(drawn)
 
     def learn(self, inputs: Collection[int], state: Collection[str]) -> None:
         """Note what forward changes, besides what is known."""
@@ -191,11 +187,11 @@ class Program:
         for the call alone. Raises ChangesMore, with the tensors changed, if forward writes to others.
         """
         given = self._given(drawn)
-        returned, inputs, state = self._ran(drawn, given, seed, mode, watching)
+        results, inputs, state = self._ran(drawn, given, seed, mode, watching)
         inputs, state = inputs.difference(self.changes), state.difference(self.state)
         if inputs or state:
             raise ChangesMore(self.problem.name, inputs, state)
-        return [*returned, *(given[index] for index in self.changes)]
+        return results
 
     def _ran(
         self,
@@ -214,31 +210,24 @@ class Program:
         before = versions(tensors)
         with unreplaced(self.model):
             with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
-                returned = self._returned(self.model, drawn, given, mode)
+                results = self._results(self.model, drawn, given, mode)
             left = self._saved_buffers()
         replaced = {name for name, each in buffers.items() if not same_values(left.get(name), each)}
-        found = {
-            name
-            for name, former, now in zip(names, before, versions(tensors), strict=True)
-            if former != now
-        }
+        pairs = zip(names, before, versions(tensors), strict=True)
+        found = {name for name, former, now in pairs if former != now}
         inputs = {name for name in found if isinstance(name, int)}
-        return returned, inputs, replaced | {name for name in found if isinstance(name, str)}
+        return results, inputs, replaced | {name for name in found if isinstance(name, str)}
 
     def _saved_buffers(self) -> dict[str, torch.Tensor]:
         return {name: each for name, each in self.model.named_buffers() if name in self._saved}
 
     def run_as_constructed(self, drawn: Drawn, stale: Collection[str]) -> list[torch.Tensor]:
         """Run a model of which the weights `stale` are as `__init__` made them, as in a candidate that packs them there."""
-        given = self._given(drawn)
         with self._user_code("Model"), torch.no_grad():
             model = self._constructed()
-            weights = self.model.state_dict()
-            model.load_state_dict(
-                {k: w for k, w in weights.items() if k not in stale}, strict=False
-            )
-            returned = self._returned(model, drawn, given)
-        return [*returned, *(given[index] for index in self.changes)]
+            weights = self.model.state_dict().items()
+            model.load_state_dict({k: w for k, w in weights if k not in stale}, strict=False)
+            return self._results(model, drawn, self._given(drawn))
 
     def in_float64(self, constructed: bool) -> torch.nn.Module:
         """Return a copy of the model with its weights in float64.
@@ -260,26 +249,23 @@ class Program:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
         given = [upcast(tensor) for tensor in self._given(drawn)]
         with self._settings(), torch.no_grad():
-            returned = self._returned(twin, drawn, given)
-        return [*returned, *(given[index] for index in self.changes)]
+            return self._results(twin, drawn, given)
 
-    def _returned(
+    def _results(
         self,
         model: torch.nn.Module,
         drawn: Drawn,
         given: list[torch.Tensor],
         mode: str | None = None,
     ) -> list[torch.Tensor]:
-        """Call a model, forward and backward if the problem asks for gradients. Returns its results.
-
-        Those of `state` come last. The model keeps its values.
-        """
+        """Call a model, also backward if gradients are asked for. Returns results like `run`. The model keeps its values."""
+        changed = [given[index] for index in self.changes]
         if not self.state:
-            return tensors_of(self._called(model, model, drawn, given, mode))
+            return [*tensors_of(self._called(model, model, drawn, given, mode)), *changed]
         stateful = Stateful(model, model, self.state, model.state_dict())
         call = partial(self._called, stateful.forward, model, drawn, given, mode)
         try:
-            return stateful.apart(tensors_of(stateful.with_state(call)))
+            return [*stateful.apart(tensors_of(stateful.with_state(call))), *changed]
         finally:
             stateful.restore()
 
@@ -316,7 +302,6 @@ class Program:
         sys.modules.pop(self.name, None)
 
     def _constructed(self) -> torch.nn.Module:
-        """Construct the model."""
         seed_torch(CONSTRUCTION_SEED)
         with self.device:
             model: torch.nn.Module = self.module.Model(*self.init_arguments)
@@ -330,10 +315,7 @@ class Program:
         ]
 
     def _call_for_list(self, function: str) -> list[Any]:
-        """Call one of the problem's functions.
-
-        Raises ProblemError unless it returns a list or tuple.
-        """
+        """Call one of the problem's functions. Raises ProblemError unless it returns a list or tuple."""
         returned = getattr(self.module, function)()
         if not isinstance(returned, list | tuple):
             raise self.refusal(
@@ -342,10 +324,7 @@ class Program:
         return list(returned)
 
     def _needs_module(self, function: str, value: list[Any]) -> bool:
-        """Whether unpickling a value requires the problem's module.
-
-        Raises ProblemError if the value cannot be pickled.
-        """
+        """Whether unpickling a value requires the problem's module. Raises ProblemError if it cannot be pickled."""
         try:
             return self.name.encode() in serialized(value)
         except ValueError as error:
@@ -373,7 +352,7 @@ class Program:
                 if isinstance(error, SyntaxError):
                     lines.append(error.lineno)
                 where = f" line {lines[-1]}:" if lines else ""
-                advice = hint(str(error), self.problem.declared.backward)
+                advice = next((hint for text, hint in HINTS.items() if text in str(error)), "")
                 raise ProblemError(
                     f"{self.problem.name}:{where} {part} raised {type(error).__name__}: {error}{advice}"
                 ) from error
@@ -382,10 +361,7 @@ class Program:
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        """Let the problem's settings of torch hold, and afterwards the judge's.
-
-        What the problem sets up to the end of its first call holds from then on.
-        """
+        """Let the problem's settings of torch hold: those that it sets up to the end of its first call. Then the judge's."""
         flags.apply(self.flags)
         try:
             yield

@@ -8,13 +8,13 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
 from stark.core.device import Device
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.processes.placing import Placed
+from stark.evaluator.judge.processes.placing import Placed, one_thread
 
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
 
@@ -40,14 +40,13 @@ LAUNCHES = 500
 
 
 def measure_device(device: torch.device, first: bool = True) -> Device:
-    """Measure the device, in well under a second for a GPU and about a second for a CPU.
-
-    The `first` measurement of a CPU takes one to four seconds more.
-    """
+    """Measure the device: well under a second for a GPU, about one for a CPU, and one to four more the `first` time."""
     seconds = FIRST_S if first else LATER_S
     kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
     peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}
-    peaks["int8"] = _int8_rate(device, peaks["bf16"])
+    peaks["int8"] = peaks["bf16"]  # bfloat16 holds these numbers exactly
+    with suppress(RuntimeError):  # PyTorch has no such product
+        peaks["int8"] = _matrix_rate(device, torch.int8, LATER_S)
     if device.type == "cuda":
         found = torch.cuda.get_device_properties(device)
         peaks["tf32"] = _matrix_rate(device, torch.float32, seconds, tf32=True)
@@ -123,7 +122,7 @@ def _matrix_rate(
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
-        with _one_thread():
+        with one_thread():
             rate = _product_rate(device, dtype, small)
         if 2 * size**3 / rate / 1e12 > MOST_S:
             return rate
@@ -132,14 +131,6 @@ def _matrix_rate(
         return max(rate, _product_rate(device, dtype, size))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-
-
-def _int8_rate(device: torch.device, otherwise: float) -> float:
-    """The same for int8. `otherwise` where PyTorch has no such product: bfloat16 holds these numbers exactly."""
-    try:
-        return _matrix_rate(device, torch.int8, LATER_S)
-    except RuntimeError:
-        return otherwise
 
 
 def _cores_rate(dtype: torch.dtype, size: int, seconds: float) -> float:
@@ -160,7 +151,7 @@ def _cores_rate(dtype: torch.dtype, size: int, seconds: float) -> float:
         return 2 * size**3 / best_s / 1e12
 
     threads = torch.get_num_threads()
-    with _one_thread(), ThreadPoolExecutor(threads) as pool:
+    with one_thread(), ThreadPoolExecutor(threads) as pool:
         return sum(pool.map(rate, range(threads)))
 
 
@@ -186,26 +177,9 @@ def _on_separate_cores() -> Iterator[None]:
         placed.loosen()
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread of the CPU meanwhile: threads wait for each other while other programs run."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def _launch_us(device: torch.device) -> float:
     small = torch.zeros(1, device=device)
-
-    def launch_many() -> None:
-        for _ in range(LAUNCHES):
-            small.zero_()
-
-    launch_many()
-    return _best_s(launch_many, device) / LAUNCHES * 1e6
+    return _best_s(lambda: [small.zero_() for _ in range(LAUNCHES)], device) / LAUNCHES * 1e6
 
 
 def _best_s(work: Callable[[], object], device: torch.device) -> float:

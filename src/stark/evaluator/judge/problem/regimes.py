@@ -1,8 +1,7 @@
-"""Input regimes: transformed inputs on which a kernel must still compute the same function.
+"""Input regimes: transformed floating-point and complex inputs on which a kernel must still compute the same function.
 
-Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal
-distribution hides a softmax that overflows. A regime transforms the floating-point and complex inputs
-of a draw, or some of them, and leaves all others unchanged. The caller checks whether the reference is finite and accurate on
+Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal distribution hides a softmax that
+overflows. A regime transforms all of these inputs or some. The caller checks whether the reference is finite and accurate on
 the transformed inputs.
 """
 
@@ -13,17 +12,14 @@ from collections.abc import Callable, Collection
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.verify.errors import as_real, pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
 """Transforms a piece of a tensor. The last argument is the mean magnitude of the whole tensor."""
 
 LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
-"""Factors of the regimes.
-
-In float32, the exponential of an input from [0, 1) overflows only if the input is first multiplied by a
-factor like LARGE. In float16, values overflow with smaller factors.
-"""
+"""Factors of the regimes: from about LARGE on, the exponential of an input from [0, 1) overflows in float32."""
 
 
 def _mixed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
@@ -72,18 +68,13 @@ REGIMES: dict[str, Change] = {
 many as it has time for."""
 
 
-def varies(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has numbers that a regime transforms."""
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 def changed(drawn: Drawn, regime: str, seed: int, places: Collection[int] | None = None) -> Drawn:
     """Return a draw in the given regime, transformed piece by piece: the tensors at these places, or all."""
     device = drawn.tensors[0].device if drawn.tensors else torch.device("cpu")
     generator = torch.Generator(device).manual_seed(seed)
     tensors = [
         _changed(t, REGIMES[regime], generator)
-        if varies(t) and (places is None or place in places)
+        if is_inexact(t) and (places is None or place in places)
         else t
         for place, t in enumerate(drawn.tensors)
     ]

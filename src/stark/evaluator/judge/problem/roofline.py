@@ -26,14 +26,8 @@ ADMITTED: dict[Precision, tuple[str, ...]] = {
 """The arithmetic whose error is usually within a class's budget. `bf16x3` splits each float32 number into two parts in
 bfloat16 and adds three of their products; `bf16x6` has three parts and six products."""
 
-OWN_PRECISION: dict[str, Precision] = {
-    "fp64": "reference",
-    "fp32": "reference",
-    "tf32": "tf32",
-    "bf16": "bf16",
-    "int8": "reference",
-}
-"""The strictest class that admits each arithmetic of references."""
+OWN_PRECISION: dict[str, Precision] = {"tf32": "tf32", "bf16": "bf16"}
+"""The strictest class that admits each arithmetic of references; of the others, `reference`."""
 
 PLAUSIBLE_SHARE = 0.8
 """A time below this share of the roofline is implausible. Measurement errors are too small to explain such a time."""
@@ -49,10 +43,7 @@ def operations_of(program: Program, drawn: Drawn, kind: Literal["cuda", "cpu"]) 
 
 
 def roofline(
-    least_bytes: int,
-    counted: Mapping[str, int],
-    device: Device,
-    precision: Precision = DEFAULT,
+    least_bytes: int, counted: Mapping[str, int], device: Device, precision: Precision = DEFAULT
 ) -> Roofline:
     """Compute the roofline from the reference's operations and the least bytes that it moves.
 
@@ -83,10 +74,9 @@ def roofline(
 
 def bandwidth_of(device: Device, moved_bytes: int) -> float:
     """The CPU's bandwidth for this many bytes: the higher of those measured with the sizes around it."""
-    around = sorted(
-        device.bandwidths_gb_s, key=lambda size: abs(math.log2(size / max(moved_bytes, 1)))
-    )
-    return max([device.bandwidths_gb_s[size] for size in around[:2]], default=device.bandwidth_gb_s)
+    known, least = device.bandwidths_gb_s, max(moved_bytes, 1)
+    around = sorted(known, key=lambda size: abs(math.log2(size / least)))
+    return max((known[size] for size in around[:2]), default=device.bandwidth_gb_s)
 
 
 def admitted(own: str, precision: Precision) -> tuple[str, ...]:
@@ -96,7 +86,7 @@ def admitted(own: str, precision: Precision) -> tuple[str, ...]:
     """
     if own == "fp64" and precision in ("reference", "fp32-split"):
         return (own,)
-    others = ADMITTED[looser(precision, OWN_PRECISION[own])]
+    others = ADMITTED[looser(precision, OWN_PRECISION.get(own, "reference"))]
     return (own, *(each for each in others if each != own))
 
 
@@ -163,7 +153,7 @@ class Operations(TorchDispatchMode):
         given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
         arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
         self.counted[arithmetic] += flops_of(operator, args, kwargs, result) or 0
-        self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
+        self.precision = looser(self.precision, OWN_PRECISION.get(arithmetic, "reference"))
         return result
 
     def _note_traffic(self, func: Any, args: Any, kwargs: Any, result: object) -> None:
@@ -193,10 +183,9 @@ class Operations(TorchDispatchMode):
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
-    """Return a warning if the candidate's time is far below the roofline and the reference's is not.
+    """A warning if the candidate's time is far below the roofline and the reference's is not.
 
-    The candidate is not rejected, because a function that reads only part of its inputs needs less
-    time than the roofline.
+    It is no reason to reject: a function that reads only part of its inputs needs less time than the roofline.
     """
     if not (latency_ms < PLAUSIBLE_SHARE * limit.floor_ms <= eager_ms):
         return ()

@@ -13,6 +13,7 @@ from stark.core.reference import TensorSpec
 from stark.evaluator.judge.problem.arguments import variation
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.numbers import floats_of
+from stark.evaluator.judge.problem.values import is_inexact
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Signature:
     @property
     def has_integers(self) -> bool:
         """Whether an input is neither floating-point nor complex."""
-        return any(not (t.is_floating_point() or t.is_complex()) for t in self.drawn.tensors)
+        return not all(map(is_inexact, self.drawn.tensors))
 
     @property
     def has_floats(self) -> bool:

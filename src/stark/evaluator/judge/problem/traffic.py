@@ -168,7 +168,5 @@ def bytes_of(parts: Iterable[Part]) -> int:
 
 def _shown(tensor: torch.Tensor) -> int:
     """Elements in memory: an expanded dimension shows the same ones again."""
-    count = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        count *= size if stride else min(size, 1)
-    return count
+    axes = zip(tensor.shape, tensor.stride(), strict=True)
+    return math.prod(size if stride else min(size, 1) for size, stride in axes)

@@ -1,7 +1,6 @@
 """Computes the oracle (the reference's outputs in float64), at once or in slices of the first axis.
 
-Slices are used only if the reference, in its own precision, returns the same values for the slices as
-for the whole inputs.
+Slices are used only if the reference, in its own precision, returns the same values for them as for the whole inputs.
 """
 
 from __future__ import annotations
@@ -57,11 +56,7 @@ class Twin:
         return None
 
     def _outputs(
-        self,
-        constructed: bool,
-        slices: int,
-        drawn: Drawn,
-        eager: list[torch.Tensor],
+        self, constructed: bool, slices: int, drawn: Drawn, eager: list[torch.Tensor]
     ) -> list[torch.Tensor] | None:
         """Compute the oracle in one way, or return None if its form differs or the first axis is not a batch axis."""
         program = self._program
@@ -69,10 +64,11 @@ class Twin:
             outputs = program.run_float64(drawn, program.in_float64(constructed))
             return outputs if _shapes(outputs) == _shapes(eager) else None
         length = len(eager[0]) if eager[0].dim() else 0
-        batched = [t.dim() > 0 and len(t) == length for t in drawn.tensors]
-        if program.changes or program.state or length < 2 or not any(batched):
-            return None
-        if any(t.dim() == 0 or len(t) != length for t in eager):
+        batched, cut = (
+            [t.dim() > 0 and len(t) == length for t in tensors]
+            for tensors in (drawn.tensors, eager)
+        )
+        if program.changes or program.state or length < 2 or not (any(batched) and all(cut)):
             return None
         twin = program.in_float64(constructed)
         oracle = [torch.empty(t.shape, dtype=upcast(t[:0]).dtype, device=t.device) for t in eager]

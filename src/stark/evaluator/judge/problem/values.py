@@ -47,10 +47,7 @@ def versions(tensors: list[torch.Tensor]) -> list[int]:
 
 
 def same_values(one: torch.Tensor | None, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, with NaN equal to NaN; compares piece by piece.
-
-    False if there is only one, and for other types or shapes.
-    """
+    """Whether two tensors of one type and shape hold the same values, with NaN equal to NaN."""
     if one is None or not alike(one, other):
         return False
     if one is other:
@@ -61,6 +58,11 @@ def same_values(one: torch.Tensor | None, other: torch.Tensor) -> bool:
         torch.equal(ours, theirs) or torch.allclose(ours, theirs, rtol=0, atol=0, equal_nan=True)
         for ours, theirs in pieces(one, other)
     )
+
+
+def is_inexact(tensor: torch.Tensor) -> bool:
+    """Whether it holds floating-point or complex numbers."""
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def upcast(tensor: torch.Tensor) -> torch.Tensor:

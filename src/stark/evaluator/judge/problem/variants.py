@@ -1,7 +1,6 @@
-"""Generates variants of a problem at other shapes, by changing integer constants in its file.
+"""Generates variants of a problem at other shapes, by changing an integer constant in its file.
 
-One constant is changed at a time. The caller must run the variant's reference to see whether the
-variant is valid.
+The caller must run a variant's reference to see whether the variant is valid.
 """
 
 from __future__ import annotations

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 import torch
 
 from stark.evaluator.candidate.program import seed_torch
+from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.verify.errors import as_real
 
 PERTURBATION = 0.1
 """Largest relative change of a parameter after construction."""
 
-COPIES = 4
-"""A copy of the weights stays on a GPU that has so many times their memory free."""
+COPIES = 8
+"""A copy of the weights stays on a GPU that has so many times their memory free: varying them takes up to six times."""
 
 
 def variable(model: torch.nn.Module) -> list[torch.Tensor]:
@@ -29,22 +30,17 @@ def variable(model: torch.nn.Module) -> list[torch.Tensor]:
     constants = {
         name
         for name, buffer in model.named_buffers()
-        if _is_inexact(buffer)
-        and not _is_statistic(model, name)
-        and not _may_change(buffer.detach())
+        if is_inexact(buffer) and not (_is_statistic(model, name) or _may_change(buffer.detach()))
     }
-    return [
-        value
-        for name, value in model.state_dict().items()
-        if name not in constants and isinstance(value, torch.Tensor) and _is_inexact(value)
-    ]
+    weights = model.state_dict().items()
+    named = {k: w for k, w in weights if k not in constants and isinstance(w, torch.Tensor)}
+    return [*filter(is_inexact, named.values())]
 
 
 def vary(model: torch.nn.Module, seed: int) -> None:
-    """Change the model's state slightly, so that results computed from other values of it are wrong.
+    """Scale the model's values, which keeps their signs, and give zeros an offset.
 
-    Values are scaled, which keeps their signs, and zeros get an offset. So a candidate that takes the statistics of
-    a normalization for 0 and 1 fails.
+    So a candidate that takes the statistics of a normalization for 0 and 1 fails.
     """
     seed_torch(seed)
     for state in variable(model):
@@ -64,8 +60,8 @@ def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
     weights = variable(model)
     beside = bool(weights) and _has_room(weights)
     kept = [each.clone() if beside else each.to("cpu", copy=True) for each in weights]
-    vary(model, seed)
     try:
+        vary(model, seed)
         yield
     finally:
         for state, value in zip(weights, kept, strict=True):
@@ -85,11 +81,8 @@ def unreplaced(model: torch.nn.Module) -> Iterator[None]:
     saved = [
         (owner, name, each)
         for owner in model.modules()
-        for name, each in (
-            *owner.named_parameters(recurse=False),
-            *owner.named_buffers(recurse=False),
-        )
-        if name not in owner._non_persistent_buffers_set
+        for name, each in {**owner._parameters, **owner._buffers}.items()
+        if each is not None and name not in owner._non_persistent_buffers_set
     ]
     try:
         yield
@@ -128,7 +121,3 @@ def _may_change(buffer: torch.Tensor) -> bool:
         return True  # as before anybody has written to it, such as a scale of ones
     zeros = values == 0
     return not bool(zeros.any()) and bool((values.isfinite() & (values != values.round())).all())
-
-
-def _is_inexact(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()

@@ -1,4 +1,4 @@
-"""Pins the threads of a process to separate cores while it is timed.
+"""Pins the threads of a process to separate cores while it is timed, or lets torch use one here.
 
 Linux may wake several threads on one core and leave them there for tens of milliseconds while
 another core is idle. In virtual machines this is common, because an idle core looks like a core
@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import torch
 
 from stark.evaluator.judge.processes.standstill import processor_ns
 
@@ -74,3 +76,14 @@ def _ran_ns(pid: int) -> tuple[dict[int, int], int]:
             fields = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text()
             ran[thread] = int(fields.split()[0])
     return ran, (processor_ns(pid) or 0) - sum(ran.values())
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread of the CPU meanwhile: threads wait for each other, and spin on cores of other programs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

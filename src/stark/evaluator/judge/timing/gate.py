@@ -23,8 +23,7 @@ POLL_S = 1e-4
 """Seconds between two looks at an event."""
 
 RESCUES, RESCUE_S = 50, 5.0
-"""How often the judge itself writes the word of a failed program, and the seconds for all of these. Several times,
-because the program may overwrite it."""
+"""How often the judge itself writes the word of a failed program, which may overwrite it, and the seconds for all of these."""
 
 STREAMS_TRIED, BESIDE_S = 16, 0.05
 """Streams that are tried for work beside the held one, and the seconds that each gets."""
@@ -132,10 +131,7 @@ class Gate:
 
 @cache
 def stream_beside(device: int) -> torch.cuda.Stream:
-    """A stream of a device that works while the judge's own is held. CUDA lets some streams wait for each other.
-
-    Call it first while no candidate runs, which could slow the search.
-    """
+    """A stream that works while the judge's own is held, as not all do. Call it first while no candidate slows the search."""
     driver, held, seen = Driver(), _host_word(), _host_word()
     own = torch.cuda.current_stream().cuda_stream
     for number in range(1, STREAMS_TRIED + 1):

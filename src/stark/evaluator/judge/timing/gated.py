@@ -19,13 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-
-import torch
+from types import MappingProxyType
 
 from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.child import Child
-from stark.evaluator.judge.processes.placing import Placed
+from stark.evaluator.judge.processes.placing import Placed, one_thread
 from stark.evaluator.judge.processes.watch import last_core
 
 VISIT_MS, BETWEEN_MS = 25.0, 2.0
@@ -70,9 +69,12 @@ CHANCE = random.SystemRandom()
 class Contents:
     """Inputs and results of the calls; as it stands, of a program that is timed on the inputs that it already has.
 
-    `place` is a program's number; the candidate's is 0. Calls of a round are numbered. Call 0 warms up and is not timed.
-    All methods are called while programs are stopped.
+    `place` is a program's number; the candidate's is 0. Calls of a round are numbered; call 0 warms up. All methods are
+    called while programs are stopped.
     """
+
+    uncounted: Mapping[int, str | None] = MappingProxyType({})
+    """The calls of this round whose times do not count, and the way in which each is made if it is not a simple one."""
 
     def turn(self, calls: int) -> int:
         """Check the results of the previous round, if any, and choose inputs for calls 0 to `calls`.
@@ -80,14 +82,6 @@ class Contents:
         Returns the number of the last call, which is larger if calls whose times do not count are among the others.
         """
         return calls
-
-    def counts(self, number: int) -> bool:
-        """Whether the time of a call counts."""
-        return True
-
-    def mode(self, number: int) -> str | None:
-        """The way in which a call is made, if it is not a simple one. Then its time must not count."""
-        return None
 
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
@@ -112,10 +106,7 @@ class Gated:
     """Per visit, the median milliseconds of a call by the judge's clock."""
 
     def call(self, empty: bool = False, mode: str | None = None) -> tuple[float, Message]:
-        """Let the program make one call, or none with `empty`.
-
-        Returns the milliseconds from before it was continued until it was stopped, and its answer.
-        """
+        """Let the program make a call. Returns the milliseconds from before it continues until it has stopped, and its answer."""
         begin = time.perf_counter()
         self.child.go_on()
         try:
@@ -143,9 +134,9 @@ class Gated:
                 for number in range(1, calls + 1):
                     contents.write(place, number)
                     in_time = self.stands()
-                    call_ms, answer = self.call(mode=contents.mode(number))
+                    call_ms, answer = self.call(mode=contents.uncounted.get(number))
                     contents.read(place, number, answer)
-                    if self.stands() and in_time and contents.counts(number):
+                    if self.stands() and in_time and number not in contents.uncounted:
                         taken.append(call_ms)
                     if not whole and sum(taken) > 2 * VISIT_MS:
                         break
@@ -157,10 +148,10 @@ class Gated:
 
     def stands(self) -> bool:
         """Whether the program has stood still since it was stopped. If not, it is stopped again."""
-        if stood := self.child.stood_still():
-            return stood
-        self.child.pause()
-        return False
+        stood = self.child.stood_still()
+        if not stood:
+            self.child.pause()
+        return stood
 
     def empty_ms(self) -> float:
         """The median milliseconds of a call that does nothing."""
@@ -205,7 +196,7 @@ def time_together(
     try:
         for program in everyone:
             program.child.pause()
-        with _one_thread():
+        with one_thread():  # more would spin on the program's cores after each copy
             warm_ms, _ = _round(everyone, min(most_calls, WARMUPS - 1), contents)
             call_ms = warm_ms[first]
             target_ms = RACE_VISIT_MS if race else min(VISIT_MS, 1e3 * budget_s)
@@ -242,9 +233,8 @@ def _rounds(everyone: Sequence[Gated], calls: int, budget_s: float, contents: Co
 
 
 def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> tuple[list[float], bool]:
-    """Visit each program once, in random order. Returns the median milliseconds of each one's calls.
-
-    Also returns whether the candidate stood still while references were visited. Otherwise it may have slowed them.
+    """Visit each program once, in random order. Returns the median milliseconds of each one's calls, and whether the
+    candidate stood still while references were visited; otherwise it may have slowed them.
     """
     calls = contents.turn(calls)
     taken_ms, stood = {}, True
@@ -257,24 +247,10 @@ def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> tuple[l
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """Run the judge's thread on `core`, where the program's main thread waits for it.
-
-    On any other core, it would displace one of the program's threads, which would then share the main thread's core.
-    """
+    """Run the judge's thread on `core`, where the program's main thread waits for it, so that it displaces no other thread."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, allowed & {core} or allowed)
     try:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread in the judge: more would spin on the program's cores after each copy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

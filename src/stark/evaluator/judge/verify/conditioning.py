@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import torch
 
 from stark.evaluator.judge.verify.errors import as_real, measure, pieces
-from stark.evaluator.judge.verify.lines import FEW, FEW_LOST, Lines, share_lost
-from stark.evaluator.judge.verify.oracle import LARGEST_FACTOR, ExpectedTensor
+from stark.evaluator.judge.verify.lines import FEW, FEW_LOST, Lines
+from stark.evaluator.judge.verify.oracle import ExpectedTensor
 
 Moved = Callable[[], Iterator[torch.Tensor]]
 """Yields results of the reference, each after inputs and weights have moved."""
@@ -36,10 +36,7 @@ a mask, and explain nothing."""
 
 
 def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) -> torch.Tensor:
-    """The tensor with each number up to `rounding` higher or lower, relatively.
-
-    Whole numbers stay: masks, labels and lengths in floating point are compared and are exact.
-    """
+    """The tensor with each number up to `rounding` off, relatively. Whole numbers, as in masks and labels, are exact."""
     moved = tensor.double()
     if bool((moved == moved.round()).all()):
         return tensor
@@ -59,10 +56,8 @@ def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -
 
     def picked(tensor: torch.Tensor) -> list[torch.Tensor]:
         """The wrong elements and each kind of lines."""
-        return [
-            tensor.reshape(-1)[wrong].double(),
-            *(each.of(tensor).double() for each in lines),
-        ]
+        found = [tensor.reshape(-1)[wrong], *(each.of(tensor) for each in lines)]
+        return [each.double() for each in found]
 
     exact = picked(expected.oracle)
     kept = [torch.ones_like(exact[0], dtype=torch.bool)]
@@ -87,9 +82,9 @@ def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -
             if not shift <= MOST_MOVED:
                 return False
             shifts[place] += shift**2 / DRAWS
+    precision = expected.terms.precision
     for (layer, found), shift in zip(layers, shifts, strict=True):
-        allowed = layer.budget_in(expected.terms.precision) + MOVES * math.sqrt(shift)
-        if not found.relative_rms <= allowed:
+        if not found.relative_rms <= layer.budget_in(precision) + MOVES * math.sqrt(shift):
             return False
     beyond = [
         (error - MOVES * square.sqrt()).clamp(min=0.0)
@@ -97,38 +92,28 @@ def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -
     ]
     if not all(bool(each.isfinite().all()) for each in beyond) or bool(beyond[0].any()):
         return False
-    remaining = zip(lines, beyond[1:], exact[1:], strict=True)
-    return not any(_is_lost(*each, expected) for each in remaining)
+    return not any(map(_is_lost, lines, beyond[1:], exact[1:]))
 
 
-def _is_lost(
-    lines: Lines, beyond: torch.Tensor, exact: torch.Tensor, expected: ExpectedTensor
-) -> bool:
+def _is_lost(lines: Lines, beyond: torch.Tensor, exact: torch.Tensor) -> bool:
     """Whether any line is still lost by that part of its errors which the moves do not explain."""
     kept = exact.abs() < lines.below
-    budgets = {layer.below: layer.budget_in(expected.terms.precision) for layer in expected.layers}
-    usual = share_lost(budgets.get(lines.below, expected.budget))
-    share = torch.where(kept.sum(1) >= FEW, usual, FEW_LOST)
+    share = torch.where(kept.sum(1) >= FEW, lines.share, FEW_LOST)
     size = exact.where(kept, 0.0).square().sum(1)
     return bool((beyond.square().sum(1) > share**2 * size).any())
 
 
 def _wrong_elements(result: torch.Tensor, expected: ExpectedTensor) -> torch.Tensor:
     """Indices of the elements beyond the cap, of the flat tensor. What agrees with the reference's own result is not wrong."""
-    precision = expected.terms.precision
-    parts = [(expected.cap, expected.scale, math.inf)]
-    parts += [
-        (layer.cap_in(precision, LARGEST_FACTOR), layer.scale, layer.below)
-        for layer in expected.layers
-    ]
+    caps = [(part, part.cap_in(expected.terms.precision)) for part in expected.parts]
     found, begin = [], 0
     for ours, exact, theirs in pieces(result, expected.oracle, expected.eager):
         exact = exact.double()
         size, wrong = exact.abs(), torch.zeros_like(ours, dtype=torch.bool)
-        for cap, scale, below in parts:
-            allowed = cap * (size + scale)
+        for part, cap in caps:
+            allowed = cap * (size + part.scale)
             outside = ((ours - exact).abs() > allowed) & ((ours - theirs).abs() > allowed)
-            wrong |= outside if below == math.inf else outside & (size < below)
+            wrong |= outside & (size < part.below)
         found.append(wrong.nonzero().flatten() + begin)
         begin += ours.numel()
     return torch.cat(found)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import torch
 
-from stark.evaluator.judge.verify.patterns import FEW, NEARLY_ALL, axis_name, explains, named
+from stark.evaluator.judge.verify.patterns import FEW, NEARLY_ALL, Sample, axis_name, named
 
 LINES, ELEMENTS = 48, 512
 """Most lines that are examined, and most elements of each."""
@@ -61,14 +61,9 @@ FITS: tuple[tuple[Fit, str, str], ...] = (
 )
 
 
-def line_pattern(
-    result: torch.Tensor,
-    oracle: torch.Tensor,
-    sizes: Collection[int],
-    tolerance: float,
-    scale: float,
-) -> str | None:
-    """Describe factors or constants of lines that explain the whole error, or return None."""
+def line_pattern(sample: Sample, sizes: Collection[int]) -> str | None:
+    """Describe factors or constants of lines that explain the whole output's error, or return None."""
+    result, oracle = sample.result, sample.oracle
     if not result.is_floating_point() or result.dim() < 2:
         return None
     for fit, words, cause in FITS:
@@ -81,10 +76,7 @@ def line_pattern(
             if len(got) < 2:
                 continue
             factors, constants = fit(got, expected)
-            found = factors * expected + constants
-            apart, error = (got - found).abs(), (got - expected).abs()
-            near = (apart <= tolerance * (expected.abs() + scale)).double().mean()
-            if near < NEARLY_ALL or not explains(apart, error):
+            if not sample.fits(got, expected, factors * expected + constants):
                 continue
             common = float(factors.median())
             same = bool(
@@ -95,22 +87,11 @@ def line_pattern(
                 words = f"got = {common:.6g} * expected + a constant for each {{line}}"
             slight = fit is _factors and bool(((factors - 1).abs() < SLIGHT).all())
             return f"{words}: {reason or (CANCELS if slight else cause)}".format(line=line)
-    return _separable(result, oracle, tolerance, scale)
-
-
-def _separable(
-    result: torch.Tensor, oracle: torch.Tensor, tolerance: float, scale: float
-) -> str | None:
-    """Recognize a factor for each row times a factor for each column."""
+    # a factor for each row times a factor for each column
     got, expected = (_lines(tensor, tuple(range(tensor.dim() - 1))) for tensor in (result, oracle))
-    if min(got.shape) < FEW:
-        return None
     ratio = (got / expected).log()
-    ratio = ratio - ratio.mean()
-    fitted = ratio.mean(1, keepdim=True) + ratio.mean(0, keepdim=True)
-    found = expected * (fitted + (got / expected).log().mean()).exp()
-    near = ((got - found).abs() <= tolerance * (expected.abs() + scale)).double().mean()
-    if near >= NEARLY_ALL and explains((got - found).abs(), (got - expected).abs()):
+    fitted = ratio.mean(1, keepdim=True) + ratio.mean(0, keepdim=True) - ratio.mean()
+    if min(got.shape) >= FEW and sample.fits(got, expected, expected * fitted.exp()):
         return "there is a factor for each row and another for each column: a sum or norm over another axis?"
     return None
 

@@ -31,6 +31,9 @@ ABOVE = 8.0
 the last place, in float32 or the output's type if that is finer. Where this would lose the layer, as beside -1e9, only arithmetic
 with numbers up to 1 may leave such an error, as in a logistic function computed as 1 - p."""
 
+LARGEST_FACTOR = 20.0
+"""A single element may always have an error of up to this multiple of the allowed RMS error."""
+
 REGIME_LEAST = 1e-2
 """Relative RMS error of a layer that passes in a regime, whose small values may be inexact."""
 
@@ -71,10 +74,10 @@ class Layer:
         """The error of arithmetic with numbers of this size, relative to `scale`."""
         return ABOVE * min(UNITS.get(self.dtype, 1.0), UNITS["float32"]) * size / self.scale
 
-    def cap_in(self, precision: Precision, times: float) -> float:
-        """Largest error of a single element that passes: `times` the budget, or as the reference's own."""
+    def cap_in(self, precision: Precision) -> float:
+        """Largest error of a single element that passes in a class."""
         own = self._factor(precision) * self.eager_errors.largest
-        return max(times * self.budget_in(precision), own)
+        return max(LARGEST_FACTOR * self.budget_in(precision), own)
 
     def _factor(self, precision: Precision) -> float:
         """How many times the reference's own error passes: as often as a class rounds more coarsely."""
@@ -99,10 +102,7 @@ def layers_of(
 
 
 def ceilings(values: Iterable[torch.Tensor]) -> list[float]:
-    """Return the magnitudes at which layers end, in descending order: the smallest power of two above each gap.
-
-    Below it are at least `FEW` values that are not zero.
-    """
+    """Return where layers with `FEW` values end, in descending order: at the smallest power of two above each gap."""
     counts = [0] * EXPONENTS
     for each in values:
         exponents = each.double().view(torch.int64).bitwise_right_shift(MANTISSA)

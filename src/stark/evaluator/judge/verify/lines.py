@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
+
+from stark.evaluator.judge.verify.errors import CHUNKS
 
 LEAST_LOST, MOST_LOST, BUDGETS, FACTOR = 0.02, 0.1, 100.0, 10.0
 """A line is lost if its relative RMS error is above so many of the output's error budgets, which are taken as at least
@@ -33,8 +35,11 @@ class Lines:
     """Elements of a row, or of a slice."""
 
     indices: torch.Tensor
-    below: float = math.inf
+    below: float
     """Only elements count whose exact magnitude is below this."""
+
+    share: float
+    """The relative RMS error from which those of usual length are lost."""
 
     def number_in(self, tensor: torch.Tensor) -> int:
         """How many lines of this kind a tensor has."""
@@ -55,26 +60,22 @@ def lost_lines(
     result: torch.Tensor,
     oracle: torch.Tensor,
     eager: torch.Tensor,
-    chunk: int,
     budget: float,
-    below: float = math.inf,
+    below: float,
 ) -> Iterator[Lines]:
     """Yield the lost rows, columns and slices, if there are any.
 
     A row is a run along the last axis; rows are numbered in row-major order. If rows are too short to be judged, as in the
     weights of a convolution, runs along more of the last axes are judged too, as slices. Lines of which a value is not
     finite are not lost, nor are those whose values are so small that a term of theirs may not have the type's full
-    precision. With `below`, elements whose exact magnitude is not below it are left out. Looks at about `chunk` elements at a
-    time, and at no output with longer rows.
+    precision. Elements whose exact magnitude is not below `below` are left out. Looks at a chunk of elements at a time, and
+    at no output with longer rows.
     """
     if result.dim() < 2 or not result.numel():
         return
-    shortest, length = result.shape[-1], run_length(result.shape)
-    yield from _lost(result, oracle, eager, chunk, budget, below, shortest)
-    if length > shortest:
-        for lines in _lost(result, oracle, eager, chunk, budget, below, length):
-            if lines.kind == "row":
-                yield replace(lines, kind="slice")
+    for length in dict.fromkeys((result.shape[-1], run_length(result.shape))):
+        if length <= CHUNKS[result.device.type]:
+            yield from _lost(result, oracle, eager, budget, below, length)
 
 
 def run_length(shape: Sequence[int]) -> int:
@@ -89,20 +90,17 @@ def _lost(
     result: torch.Tensor,
     oracle: torch.Tensor,
     eager: torch.Tensor,
-    chunk: int,
     budget: float,
     below: float,
     length: int,
 ) -> Iterator[Lines]:
-    """Yield the lost rows and columns if a row is a run of `length` elements."""
-    if length > chunk:
-        return
+    """Yield the lost rows and columns, or slices if these are longer than a row: runs of `length` elements."""
     flat = [tensor.reshape(-1, length) for tensor in (result, oracle, eager)]
     rows, columns = (
         torch.zeros(4, length, dtype=torch.float64, device=result.device)
         for length in flat[0].shape
     )
-    step = chunk // length
+    step = CHUNKS[result.device.type] // length
     for begin in range(0, len(flat[0]), step):
         ours, exact, theirs = (tensor[begin : begin + step] for tensor in flat)
         exact = exact.double()
@@ -118,10 +116,10 @@ def _lost(
             columns[3] += counted.sum(0)
     kind = torch.finfo(result.dtype)
     tiny, usual = kind.tiny / kind.eps, share_lost(budget)
-    for name, sums, elements in (
-        ("row", rows, length),
-        ("column", columns, result.numel() // length),
-    ):
+    kinds = [("row", rows, length), ("column", columns, result.numel() // length)]
+    if length > result.shape[-1]:
+        kinds = [("slice", rows, length)]
+    for name, sums, elements in kinds:
         found, reference, size, count = sums
         if below == math.inf:
             count.fill_(elements)
@@ -129,4 +127,4 @@ def _lost(
         lost = (found > share**2 * size) & (found > FACTOR**2 * reference) & (count >= FEWEST)
         lost &= size.isfinite() & (size > count * tiny**2)
         if bool(lost.any()):
-            yield Lines(name, length, lost.nonzero().flatten(), below)
+            yield Lines(name, length, lost.nonzero().flatten(), below, usual)

@@ -74,10 +74,7 @@ def location(survey: Survey, some: torch.Tensor) -> str:
 
 
 def _box(survey: Survey) -> tuple[str, float] | None:
-    """Describe the box that contains all wrong elements, and return which share of it is wrong.
-
-    Returns None if the box has no simple edges, or if its edges may be chance.
-    """
+    """Describe the box of all wrong elements and the share of it that is wrong; None if it is not simple or may be chance."""
     chosen = [touched.nonzero().flatten() for touched in survey.touched]
     filled = survey.wrong == math.prod(map(len, chosen))
     inside, edges = 1, []
@@ -112,11 +109,9 @@ def _listed(indices: torch.Tensor, extent: int, name: str) -> str:
 
 def _span(survey: Survey, axis: int, indices: torch.Tensor) -> str | None:
     """Describe the range of indices with wrong elements if the ones outside are right for a reason."""
-    extent, first, last = survey.shape[axis], int(indices[0]), int(indices[-1])
-    outside = extent - (last - first + 1)
-    if survey.wrong / (extent - outside) * outside <= CHANCE:
+    extent, run = survey.shape[axis], torch.arange(int(indices[0]), int(indices[-1]) + 1)
+    if survey.wrong / len(run) * (extent - len(run)) <= CHANCE:
         return None
-    run = torch.arange(first, last + 1)
     return _run(run, len(run), extent, axis_name(axis, len(survey.shape)))
 
 
@@ -161,10 +156,7 @@ def _edges(survey: Survey, some: torch.Tensor) -> str | None:
 
 
 def _run(some: torch.Tensor, count: int, extent: int, name: str) -> str | None:
-    """Describe `count` indices below `extent`, or return None if the step between them varies.
-
-    `some` contains at least the first few of the indices and the last, in ascending order.
-    """
+    """Describe `count` indices of one step, or return None. `some` has at least the first few and the last, ascending."""
     first, last = int(some[0]), int(some[-1])
     if count == 1:
         return f"{name} {first}{', the last' if last == extent - 1 else ''} of {extent}"

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 import torch
 
 from stark.evaluator.judge.verify.errors import as_real, measure, pieces
+from stark.evaluator.judge.verify.exact import MOST_DIFFERENT, share_different
 from stark.evaluator.judge.verify.factors import line_pattern
-from stark.evaluator.judge.verify.lines import Lines
 from stark.evaluator.judge.verify.locations import Survey, location, only_right
-from stark.evaluator.judge.verify.oracle import LARGEST_FACTOR, ExpectedTensor
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, Part
 from stark.evaluator.judge.verify.patterns import (
     FEW,
     NEARLY_ALL,
     Sample,
     function_of,
+    inputs_like,
     precision,
     value_pattern,
 )
@@ -45,6 +46,13 @@ SMALLEST_ERROR = 1e-300
 """The error assigned to integers that differ but are equal in float64."""
 
 
+BOUNDARY = (
+    "integers and booleans may differ in at most 1 % of the elements beside those with the commonest value, and only where "
+    "the reference's own result changes when its inputs move by a rounding, as next to a tie"
+)
+"""What is said of integers and booleans that differ in a few elements."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """An element is wrong if its error, relative to its expected magnitude plus `scale`, exceeds `cap`."""
@@ -64,68 +72,66 @@ class Rule:
 def fault(
     name: str, result: torch.Tensor, expected: ExpectedTensor, others: Mapping[str, torch.Tensor]
 ) -> str:
-    """Describe in a few lines where and how an output that failed is wrong.
-
-    `others` maps names to tensors that may have been returned by mistake, such as the inputs.
-    """
-    result, budget, cap = as_real(result), expected.budget, expected.cap
-    target = expected.eager if expected.exact else expected.oracle
+    """Describe where and how an output that failed is wrong. `others` are tensors that may have been returned by mistake."""
+    part: Part = expected
+    result, own = as_real(result), expected.terms.precision
+    target = _target(result, expected)
     errors = measure(result, target, expected.scale)
     # NaN and infinity have no meaningful error to report.
-    too_large = not expected.exact and (errors.relative_rms > budget or errors.largest > cap)
-    small, rule = "", Rule(expected.scale, cap)
+    too_large = not expected.exact and (
+        errors.relative_rms > expected.budget or errors.largest > expected.cap
+    )
+    small = ""
     if not (expected.exact or too_large or errors.nonfinite_mismatches):
         if lost := _lost_lines(result, expected):
             return f"{name}: " + "\n".join(lost)
-        for layer, wrong in expected.lost_layers(result)[:1]:
-            budget, cap = (
-                layer.budget_in(expected.terms.precision),
-                layer.cap_in(expected.terms.precision, LARGEST_FACTOR),
-            )
-            errors, rule = wrong, Rule(layer.scale, cap)
+        if found := expected.lost_layers(result):
+            part, errors = found[0]
             small = "small beside far larger values, but they count by their own size: "
+    cap = part.cap_in(own)
     try:
-        lines = describe(result, target, rule, others)
+        lines = describe(result, target, Rule(part.scale, cap), others)
     except torch.OutOfMemoryError:
         raise
-    except (
-        RuntimeError
-    ) as error:  # some types have no arithmetic; a wrong output is wrong without a description, too
+    except RuntimeError as error:  # some types have no arithmetic
         lines = [f"wrong; where could not be found out ({error})"]
     if too_large or small:
         lines.append(
-            f"{small}relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
+            f"{small}relative RMS error {errors.relative_rms:.3g}, allowed {part.budget_in(own):.3g}; "
             f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
         )
+    if expected.exact and share_different(result, target) <= MOST_DIFFERENT:
+        lines.append(BOUNDARY)
     return f"{name}: " + "\n".join(lines)
+
+
+def _target(result: torch.Tensor, expected: ExpectedTensor) -> torch.Tensor:
+    """What the result is described against. Of integers and booleans, both the reference's own and the oracle's are right."""
+    if not expected.exact or expected.oracle is expected.eager:
+        return expected.oracle
+    right = torch.where(result == expected.oracle, expected.oracle, expected.eager)
+    return expected.eager if torch.equal(result, right) else right
 
 
 def _lost_lines(result: torch.Tensor, expected: ExpectedTensor) -> list[str]:
     """Describe lost lines: those of the whole output, or those of a layer if no layer is lost as a whole."""
     lost = expected.lost(result)
     whole = [each for each in lost if each.below >= sys.float_info.max]
-    return [_lost(each) for each in whole or ([] if expected.lost_layers(result) else lost)]
-
-
-def _lost(lost: Lines) -> str:
-    """Describe lost rows or columns."""
-    name, count, first = lost.kind, len(lost.indices), int(lost.indices[0])
-    which = (
-        f"{name} {first} is" if count == 1 else f"{count:,} {name}s, the first being {first}, are"
-    )
-    return (
-        f"{which} wrong by more than a tenth of their size, and the reference is not; "
-        "the values are small beside the rest of the output, but they count"
-    )
+    found = []
+    for each in whole or ([] if expected.lost_layers(result) else lost):
+        name, count, first = each.kind, len(each.indices), int(each.indices[0])
+        several = f"{count:,} {name}s, the first being {first}, are"
+        found.append(
+            f"{several if count > 1 else f'{name} {first} is'} wrong by more than a tenth of their size, and the reference "
+            "is not; the values are small beside the rest of the output, but they count"
+        )
+    return found
 
 
 def describe(
     result: torch.Tensor, oracle: torch.Tensor, rule: Rule, others: Mapping[str, torch.Tensor]
 ) -> list[str]:
-    """Describe where and how an output is wrong, one finding per line, the most useful first.
-
-    `others` maps names to tensors that may have been returned by mistake.
-    """
+    """Describe where and how an output is wrong, one finding per line, the most useful first."""
     shape = tuple(result.shape)
     result, oracle = result.detach().reshape(shape or (1,)), oracle.reshape(shape or (1,))
     survey = _survey(result, oracle, rule)
@@ -140,43 +146,43 @@ def describe(
         return [f"no single element is far off; {reason}"]
     some = torch.cat(survey.sampled)
     wrong = _sample(result, oracle, rule, _thinned(some))
-    lines = [f"wrong: {location(survey, some)}"]
+    lines: list[str | None] = [f"wrong: {location(survey, some)}"]
     if 2 * survey.wrong < survey.count or survey.wrong < NEARLY_ALL * survey.count:
-        condition = _condition(_errors_at(everywhere, rule), everywhere, wrong, others)
-        lines += [condition] if condition else []
+        is_wrong = rule.error(everywhere.got, everywhere.expected) > rule.cap
+        lines.append(_condition(is_wrong, everywhere, wrong, others))
     if survey.nan:
         share = _share(survey.nan, survey.wrong)
         lines.append(f"{share} NaN: never written, or produced by the arithmetic")
     if survey.infinite:
         lines.append(f"{_share(survey.infinite, survey.wrong)} infinite: an overflow?")
     if survey.expected_infinite:
+        cause = "as in a logarithm of 0 or a division by 0"
         lines.append(
-            f"the expected value is infinite in {survey.expected_infinite:,} of them, as in a logarithm of 0 or a division by 0"
+            f"the expected value is infinite in {survey.expected_infinite:,} of them, {cause}"
         )
     if len(wrong.places) >= FEW or (len(wrong.places) and not result.is_floating_point()):
         pattern = value_pattern(wrong, others) or _explained(everywhere, wrong, others)
         if pattern is None and survey.largest < MAX_ROUNDING_ERROR:
             pattern = precision(everywhere)
-        lines += [pattern] if pattern else []
-    only = only_right(survey)
-    lines += [only] if only else []
+        lines.append(pattern)
+    lines.append(only_right(survey))
     if survey.count == 1 and len(wrong.places) and float(oracle.flatten()[0]):
         lines.append(f"got = {float(wrong.got[0] / wrong.expected[0]):.2g} * expected")
     examples = {"first": int(some[0])}
     if survey.worst not in (-1, examples["first"]):
         examples["worst"] = survey.worst
     found = (_example(name, at, result, oracle, rule, shape) for name, at in examples.items())
-    return [*lines, "; ".join(found)]
+    return [*filter(None, lines), "; ".join(found)]
 
 
 def _explained(
     everywhere: Sample, wrong: Sample | None, others: Mapping[str, torch.Tensor]
 ) -> str | None:
     """Explain the error of the whole output by lines, by the order in rows, or by a function of each element."""
-    result, oracle = everywhere.result, everywhere.oracle
+    result = everywhere.result
     sizes = {size for each in (result, *others.values()) for size in each.shape}
     return (
-        line_pattern(result, oracle, sizes, everywhere.tolerance, everywhere.scale)
+        line_pattern(everywhere, sizes)
         or (_reordered(wrong) if wrong is not None else None)
         or (function_of(everywhere, others) if result.is_floating_point() else None)
     )
@@ -195,19 +201,11 @@ def _reordered(wrong: Sample) -> str | None:
     return "each row has the right values in another order" if near and explains else None
 
 
-def _errors_at(sample: Sample, rule: Rule) -> torch.Tensor:
-    """Whether each sampled element is wrong."""
-    return rule.error(sample.got, sample.expected) > rule.cap
-
-
 def _condition(
     is_wrong: torch.Tensor, everywhere: Sample, wrong: Sample, others: Mapping[str, torch.Tensor]
 ) -> str | None:
     """Recognize a sign or a range of an input where elements are wrong, and nearly no others."""
-    for name, other in others.items():
-        if not name.startswith("input") or other.shape != everywhere.result.shape:
-            continue
-        short = name.removesuffix(" as it was passed")
+    for short, other in inputs_like(everywhere, others):
         ours, right = wrong.at(other).double(), everywhere.at(other)[~is_wrong].double()
         if min(len(ours), len(right)) < FEW:
             continue
@@ -217,10 +215,8 @@ def _condition(
                 and float((right.sign() == sign).double().mean()) < 0.01
             ):
                 return f"they are the elements where {short} is {words}"
-        few, zero = (
-            ODD * int(is_wrong.sum()),
-            NEAR_ZERO * float(torch.cat([ours, right]).abs().max()),
-        )
+        few = ODD * int(is_wrong.sum())
+        zero = NEAR_ZERO * float(torch.cat([ours, right]).abs().max())
         top, bottom, least = (float(each) for each in (ours.max(), ours.min(), ours.abs().min()))
         if int((right <= top).sum()) <= few:
             near_zero = -zero < top < 0
@@ -249,17 +245,14 @@ def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
         largest = float(finite.max())
         if largest > survey.largest:
             survey.largest, survey.worst = largest, begin + int(finite.argmax())
-        _note_places(survey, wrong.nonzero().flatten() + begin)
+        places = wrong.nonzero().flatten() + begin
+        survey.wrong += len(places)
+        indices = torch.unravel_index(places, survey.shape)
+        for counts, index in zip(survey.touched, indices, strict=True):
+            counts += torch.bincount(index, minlength=len(counts))
+        some = torch.cat([places[: SAMPLE // 16], _thinned(places), places[-1:]])
+        survey.sampled.append(some.unique())
     return survey
-
-
-def _note_places(survey: Survey, places: torch.Tensor) -> None:
-    survey.wrong += len(places)
-    indices = torch.unravel_index(places, survey.shape)
-    for touched, index in zip(survey.touched, indices, strict=True):
-        touched += torch.bincount(index, minlength=len(touched))
-    some = torch.cat([places[: SAMPLE // 16], _thinned(places), places[-1:]])
-    survey.sampled.append(some.unique())
 
 
 def _sample(result: torch.Tensor, oracle: torch.Tensor, rule: Rule, places: torch.Tensor) -> Sample:

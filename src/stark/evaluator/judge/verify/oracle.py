@@ -14,10 +14,10 @@ from x's type (`core/precision.py`). Then x passes if
 - x has at most as many non-finite mismatches as `eager`. A non-finite mismatch is an element that differs
   from the oracle's element, where at least one of the two is not finite.
 
-A candidate's error may therefore be up to k times the reference's, or up to the floor if that is larger.
-The rule follows TorchDynamo's `same()`. The limit on the largest error is added because an RMS hides a
-single wrong element. The limit on the budget is added because the error of a badly conditioned reference would
-otherwise admit any arithmetic.
+The rule follows TorchDynamo's `same()`. The limit on the largest error is added because an RMS hides a single wrong element,
+the limit on the budget because the error of a badly conditioned reference would otherwise admit any arithmetic.
+
+Integers and booleans pass if all equal the reference's own or all equal the oracle; `exact.py` decides about others.
 """
 
 from __future__ import annotations
@@ -42,19 +42,9 @@ from stark.core.precision import (
     looser,
     rounding_of,
 )
-from stark.evaluator.judge.verify.errors import (
-    CHUNKS,
-    Errors,
-    as_real,
-    measure,
-    pieces,
-    scale_of,
-)
-from stark.evaluator.judge.verify.layers import Layer, layers_of
+from stark.evaluator.judge.verify.errors import Errors, as_real, measure, pieces, scale_of
+from stark.evaluator.judge.verify.layers import LARGEST_FACTOR, Layer, layers_of
 from stark.evaluator.judge.verify.lines import LEAST_LOST, Lines, lost_lines, share_lost
-
-LARGEST_FACTOR = 20.0
-"""A single element may always have an error of up to this multiple of the allowed RMS error."""
 
 MOVES = 16.0
 """An error may always be this multiple of `ExpectedTensor.moves`, within the limit: a kernel that rounds at each step of a
@@ -68,7 +58,7 @@ KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
 
 EXACT = Errors(0.0, 0.0, 0, 0.0)
-"""The errors that are reported of outputs in which every element must be equal."""
+"""The errors that are reported of integers and booleans."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +119,23 @@ class ExpectedTensor:
         return tuple(each for each in found if bounded or each.is_far_in(self.terms.precision))
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is judged by its own size: the whole, then each layer."""
+        return (self, *self.layers)
+
+    @cached_property
+    def below(self) -> float:
+        """Only values with smaller magnitudes count in the lines of the whole: all, or those that are finite."""
+        return math.inf if self.is_finite else sys.float_info.max
+
+    @property
     def has_far_layers(self) -> bool:
         """Whether values are so small that they cannot come of arithmetic at the size of the others."""
         return any(each.is_far_in(self.terms.precision) for each in self.layers)
 
     @property
     def exact(self) -> bool:
-        """Whether every element must be equal to the reference's."""
+        """Whether the output holds integers or booleans (`exact.py`)."""
         return not self.eager.is_floating_point()
 
     @property
@@ -172,12 +172,6 @@ class ExpectedTensor:
         own = min(REFERENCE_FACTOR * self.eager_errors.largest, limit)
         return max(own, LARGEST_FACTOR * self.budget_in(precision))
 
-    def admits(self, errors: Errors, precision: Precision) -> bool:
-        """Whether the errors are within the class's budget. A NaN is in none."""
-        return errors.relative_rms <= self.budget_in(precision) and errors.largest <= self.cap_in(
-            precision
-        )
-
     def _limit_in(self, precision: Precision) -> float:
         """The largest budget of a class; of the class of the reference's own products, if that is looser."""
         if not self.terms.bounded:
@@ -185,52 +179,29 @@ class ExpectedTensor:
         return limit_of(looser(precision, self.terms.own), self.dtype)
 
     def lost(self, result: torch.Tensor, precision: Precision | None = None) -> list[Lines]:
-        """A floating-point result's lost rows, columns and slices; by default in its class.
-
-        Those of the whole come first, then those of each layer.
-        """
-        chunk, precision = CHUNKS[result.device.type], precision or self.terms.precision
-        parts = [(self.budget_in(precision), math.inf if self.is_finite else sys.float_info.max)]
-        parts += [(layer.budget_in(precision), layer.below) for layer in self.layers]
+        """A floating-point result's lost rows, columns and slices, part by part; by default in its class."""
+        precision = precision or self.terms.precision
         return [
             lines
-            for budget, below in parts
-            for lines in lost_lines(result, self.oracle, self.eager, chunk, budget, below)
+            for part in self.parts
+            for lines in lost_lines(
+                result, self.oracle, self.eager, part.budget_in(precision), part.below
+            )
         ]
 
-    def lost_layers(
-        self, result: torch.Tensor, precision: Precision | None = None
-    ) -> list[tuple[Layer, Errors]]:
-        """The layers with too large errors, and these; by default in the result's class."""
-        precision = precision or self.terms.precision
-        found = [
+    def in_layers(self, result: torch.Tensor) -> list[tuple[Layer, Errors]]:
+        """The errors of each layer."""
+        return [
             (layer, measure(result, self.oracle, layer.scale, layer.below)) for layer in self.layers
         ]
-        return [
-            (layer, errors)
-            for layer, errors in found
-            if not errors.relative_rms <= layer.budget_in(precision)
-            or not errors.largest <= layer.cap_in(precision, LARGEST_FACTOR)
-        ]
 
-    def met_by(self, result: torch.Tensor, errors: Errors) -> Precision:
-        """The strictest class that admits a result which passes."""
+    def lost_layers(self, result: torch.Tensor) -> list[tuple[Layer, Errors]]:
+        """The layers with too large errors, and these."""
         own = self.terms.precision
-        for each in CLASSES[: CLASSES.index(own)]:
-            same = share_lost(self.budget_in(each)) == share_lost(self.budget)
-            if self.admits(errors, each) and not self.loses_parts(result, errors, each, not same):
-                return each
-        return own
+        return [each for each in self.in_layers(result) if not _admits(*each, own)]
 
-    def loses_parts(
-        self, result: torch.Tensor, errors: Errors, precision: Precision, lines: bool = True
-    ) -> bool:
-        """Whether a layer or, if `lines`, a line of a result is lost in a class, given the errors of the whole."""
-        if errors.each_within(harmless(self.dtype)):
-            return False
-        if lines and self.lost(result, precision):
-            return True
-        return bool(self.lost_layers(result, precision))
+
+Part = ExpectedTensor | Layer
 
 
 @dataclass(frozen=True)
@@ -286,6 +257,8 @@ def expect(
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
     dtype = dtype_of(eager)
     oracle, eager = as_real(oracle), as_real(eager)
+    if oracle.dtype != eager.dtype and not eager.is_floating_point():
+        oracle = eager  # integers of another type are another function's
     scale = scale_of(oracle)
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
 
@@ -312,7 +285,7 @@ def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
     """Whether two results differ by at most `limit` in relative RMS, or are equal if they are not floating-point."""
     ours, theirs = as_real(ours), as_real(theirs)
-    if torch.equal(ours, theirs):
+    if all(torch.equal(*pair) for pair in pieces(ours, theirs)):
         return True
     if not ours.is_floating_point():
         return False
@@ -325,22 +298,40 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     result, allowed = as_real(result), expected.eager_errors
     if expected.exact:
         equal = torch.equal(result, expected.eager)
-        matched = None if expected.terms.stated is None else float(equal)
-        return Comparison(EXACT, EXACT, 0.0, equal, CLASSES[0], equal, matched)
-    errors = measure(result, expected.oracle, expected.scale)
+        passes = equal or torch.equal(result, expected.oracle)
+        matched = _matched(result, expected.eager, expected.terms.stated)
+        return Comparison(EXACT, EXACT, 0.0, passes, CLASSES[0] if passes else None, equal, matched)
+    errors, own = measure(result, expected.oracle, expected.scale), expected.terms.precision
+    harmless_error = errors.each_within(harmless(expected.dtype))
+    layers = [] if harmless_error else expected.in_layers(result)
+    parts: list[tuple[Part, Errors]] = [(expected, errors), *layers]
     # The candidate may overflow in as many elements as the reference does.
     passes = (
         errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
-        and expected.admits(errors, expected.terms.precision)
-        and not expected.loses_parts(result, errors, expected.terms.precision)
+        and all(_admits(*each, own) for each in parts)
+        and (harmless_error or not expected.lost(result))
     )
-    meets = expected.met_by(result, errors) if passes else None
+    meets = own if passes else None
+    for stricter in CLASSES[: CLASSES.index(own)] if passes else ():
+        same = share_lost(expected.budget_in(stricter)) == share_lost(expected.budget)
+        if all(_admits(*each, stricter) for each in parts) and (
+            same or harmless_error or not expected.lost(result, stricter)
+        ):
+            meets = stricter
+            break
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = passes and all(
         _close(ours, theirs, tolerance) for ours, theirs in pieces(result, expected.eager)
     )
     matched = _matched(result, expected.eager, expected.terms.stated)
     return Comparison(errors, allowed, expected.budget, passes, meets, close, matched)
+
+
+def _admits(part: Part, errors: Errors, precision: Precision) -> bool:
+    """Whether the errors of a part are within the class's budget. A NaN is in none."""
+    return errors.relative_rms <= part.budget_in(precision) and (
+        errors.largest <= part.cap_in(precision)
+    )
 
 
 def _matched(

@@ -6,7 +6,7 @@ it leaves little of the error, so that a small error does not fit every pattern.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -92,19 +92,29 @@ class Sample:
         return tensor[torch.unravel_index(self.places, tensor.shape)].double()
 
     def matches(self, other: torch.Tensor, chosen: torch.Tensor | None = None) -> bool:
-        """Whether nearly all sampled values match `other`, which explains the error and has more than a few values.
-
-        `chosen` says which of the sampled elements count.
-        """
+        """Whether nearly all sampled values, or those `chosen`, match `other`, which explains the error and is not constant."""
         got, expected = self.got, self.expected
         if chosen is not None:
             got, expected, other = got[chosen], expected[chosen], other[chosen]
         if min(len(got), len(other.unique()), len(got.unique())) < FEW:
             return False
-        apart = (got - other).abs()
-        near = apart <= self.tolerance * (other.abs() + self.scale)
+        return self.fits(got, expected, other)
+
+    def fits(self, got: torch.Tensor, expected: torch.Tensor, found: torch.Tensor) -> bool:
+        """Whether nearly all values are those that a pattern makes of the expected ones, and the pattern explains the error."""
+        apart = (got - found).abs()
+        near = apart <= self.tolerance * (found.abs() + self.scale)
         left = explains(apart, (got - expected).abs())
         return bool(near.double().mean() >= NEARLY_ALL) and left
+
+
+def inputs_like(
+    sample: Sample, others: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Those of the other tensors that are inputs of the result's shape, with their short names."""
+    for name, other in others.items():
+        if name.startswith("input") and other.shape == sample.result.shape:
+            yield name.removesuffix(" as it was passed"), other
 
 
 def explains(left: torch.Tensor, error: torch.Tensor) -> bool:
@@ -114,10 +124,7 @@ def explains(left: torch.Tensor, error: torch.Tensor) -> bool:
 
 
 def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
-    """Describe the simplest pattern that the sampled values follow, or return None.
-
-    `others` maps names to tensors that may have been returned by mistake. The sample has at least `FEW` elements.
-    """
+    """Describe the simplest pattern of at least `FEW` values, or return None. `others` may have been returned by mistake."""
     if sample.result.dtype == torch.bool:
         return None
     distinct = sample.got.unique()
@@ -181,22 +188,15 @@ def precision(sample: Sample) -> str | None:
         return None  # rounding errors have both signs
     if float((error.abs() < 0.01 * size).double().mean()) > 0.5:
         return None  # most elements are exact
-    words = next((words for bound, words in ROUNDING if size / sample.scale < bound), None)
-    if words is None and sample.result.dtype in SUMS:
-        words = SUMS[sample.result.dtype] if size / sample.scale < 0.05 else None
-    return words
+    known = (*ROUNDING, (0.05, SUMS.get(sample.result.dtype)))
+    return next((words for bound, words in known if size / sample.scale < bound), None)
 
 
 def function_of(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
     """Recognize an error that is a function of the expected value or of an input's value."""
-    candidates = {"expected value": sample.expected}
-    for name, other in others.items():
-        if (
-            name.startswith("input")
-            and other.shape == sample.result.shape
-            and other.is_floating_point()
-        ):
-            candidates[name.removesuffix(" as it was passed")] = sample.at(other)
+    inputs = inputs_like(sample, others)
+    candidates = {"the expected value": sample.expected}
+    candidates |= {name: sample.at(each) for name, each in inputs if each.is_floating_point()}
     error = sample.got - sample.expected
     for name, values in candidates.items():
         if len(values.unique()) < LONG or float(error.abs().amax()) == 0:
@@ -205,19 +205,15 @@ def function_of(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | Non
         one, two = ordered[:-1] - ordered.mean(), ordered[1:] - ordered.mean()
         size = float((one.square().sum() * two.square().sum()).sqrt())
         if size and float((one * two).sum()) / size > SMOOTH:
-            article = "the " if name == "expected value" else ""
             return (
-                f"the error is a function of {article}{name}: an approximation that is not accurate enough, "
-                "or another function of each element"
+                f"the error is a function of {name}: an approximation that is not accurate enough, or another function of "
+                "each element"
             )
     return None
 
 
 def _scaled(sample: Sample, sizes: Collection[int]) -> str | None:
-    """Recognize a multiple of the expected values, or the expected values plus a constant.
-
-    `sizes` are lengths of axes, which may explain a factor.
-    """
+    """Recognize a multiple of the expected values, perhaps by an axis's length in `sizes`, or these plus a constant."""
     large = sample.expected.abs() > 0.1 * sample.scale
     factor = float((sample.got / sample.expected)[large].median()) if large.any() else 0.0
     if sample.matches(factor * sample.expected):
@@ -290,18 +286,16 @@ def _moved(sample: Sample) -> str | None:
 
 def _by_input(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
     """Recognize a multiple of an input."""
-    for name, other in others.items():
-        if not (name.startswith("input") and other.shape == sample.result.shape):
-            continue
+    for name, other in inputs_like(sample, others):
         values = sample.at(other)
         ratios = (sample.got / values)[values != 0]
         if len(ratios) < FEW:
             continue
         factor = float(ratios.median())
         if sample.matches(factor * values):
-            return f"got = {factor:.6g} * {name.removesuffix(' as it was passed')}"
+            return f"got = {factor:.6g} * {name}"
         if sample.matches(factor * values.abs()):
-            return f"got = {factor:.6g} * the magnitude of {name.removesuffix(' as it was passed')}"
+            return f"got = {factor:.6g} * the magnitude of {name}"
     return None
 
 
