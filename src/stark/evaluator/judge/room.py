@@ -16,7 +16,7 @@ TRIALS = NOMINAL_TRIALS + len(REGIMES) + 2
 """With exchanged elements and changed constants, the trials whose expected values are kept, if all of them fit. A problem
 with integers has one more, and one with floats among its arguments; see also `Room.more_trials`."""
 
-GPU_SHARES = {"expected": 0.06, "slots": 0.015}
+GPU_SHARES = {"expected": 0.08, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
 """How much memory all kept expected values may take together, and the slots of each program: of a GPU's memory, in bytes."""
 
