@@ -16,7 +16,7 @@ from stark.core.problem import Problem
 from stark.evaluator.judge import expectations, room, trials
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.regimes import CONSTANTS, REGIMES
+from stark.evaluator.judge.problem.regimes import CONSTANTS, EXCHANGED, FLOATS, REGIMES
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.trial import Trial
 from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trials
@@ -75,7 +75,9 @@ def test_a_search_tries_as_many_regimes_as_it_has_time_for(
 
     found = made_ready(SOURCE, tmp_path).trials
 
-    assert [None, None, *REGIMES] == [trial.regime for trial in found.for_effort("search")]
+    assert [None, None, *REGIMES, EXCHANGED] == [
+        trial.regime for trial in found.for_effort("search")
+    ]
     assert found.nominal == list(found.for_effort("race")), "its winner is verified on the others"
 
 
@@ -386,6 +388,108 @@ def get_init_inputs():
         drawn = found.drawn(Trial.fresh())
         assert not torch.equal(table, drawn.tensors[0])
         torch.linalg.cholesky(drawn.tensors[0])
+
+
+ANGLE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x, cosine, y):
+        return {body}
+
+def get_inputs():
+    return [torch.randn(64, 8), torch.rand(64, 1), torch.rand(64, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_where_the_reference_bears_no_regime_of_all_inputs_some_are_in_it(tmp_path: Path) -> None:
+    found = made_ready(ANGLE.format(body="(x + y) * torch.acos(cosine)"), tmp_path).trials
+
+    places = {trial.regime: trial.places for trial in found.always}
+    assert {"mixed": (0, 2), "large": (0, 2), "shifted": (0, 2)}.items() <= places.items()
+    assert places["tiny"] is None and places[EXCHANGED] is None
+    assert len(found.always) == len(places) + 1 == len(found.kept)
+    large = next(trial for trial in found.always if trial.regime == "large")
+    x, cosine, y = found.drawn(large).tensors
+    assert x.abs().max() > 256 and y.max() > 128 and cosine.max() <= 1
+    assert (0, 2) == found.among_timed(large, "promote").places
+    assert "with some large inputs, " == str(large)
+
+
+def test_inputs_that_the_reference_bears_one_by_one_are_in_a_regime_one_by_one(
+    tmp_path: Path,
+) -> None:
+    body = "torch.where((x.abs() > 99).any() & (y.abs() > 99).any(), x / 0, x + y + cosine)"
+    found = made_ready(ANGLE.format(body=body), tmp_path).trials
+
+    assert [(0, 1), (2,)] == sorted(
+        trial.places or () for trial in found.always if trial.regime == "large"
+    )
+
+
+def test_a_regime_in_parts_is_tried_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "ALONE_S", 0.0)
+    found = made_ready(ANGLE.format(body="(x + y) * torch.acos(cosine)"), tmp_path).trials
+
+    shifted = [trial.places for trial in found.always if trial.regime == "shifted"]
+    assert [(0,), (2,)] == shifted, "one input in each of two trials, and no two together"
+
+
+def test_inputs_that_the_problem_does_not_draw_are_not_exchanged(tmp_path: Path) -> None:
+    found = constant("x @ table", "torch.arange(64.0).view(8, 8)", tmp_path)
+
+    (trial,) = (each for each in found.always if each.regime == EXCHANGED)
+    x, table = found.drawn(trial).tensors
+    assert not torch.equal(x, found.drawn(Trial(trial.seed)).tensors[0])
+    assert torch.equal(table, torch.arange(64.0).view(8, 8))
+
+
+SCALED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x, scale):
+        return {body}
+
+def get_inputs():
+    return [torch.rand(1, 1, 64, 64), 2.0]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_floats_among_the_arguments_differ_in_one_trial(tmp_path: Path) -> None:
+    found = made_ready(SCALED.format(body="x * scale"), tmp_path).trials
+
+    (trial,) = (each for each in found.for_effort("search") if each.regime == FLOATS)
+    drawn = found.drawn(trial)
+    assert 1.9 <= drawn.arguments[1] < 2
+    torch.testing.assert_close(
+        drawn.tensors[0] * drawn.arguments[1], found.expected(trial)[0].eager
+    )
+    assert trial not in found.kinds, "timed calls have the arguments that programs were given"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "nn.functional.interpolate(x, scale_factor=scale)",
+        "x / (scale == 2)",
+        "x.repeat(1, [1, 0, 2][int(scale)], 1, 1)",
+    ],
+)
+def test_floats_that_the_reference_needs_stay(body: str, tmp_path: Path) -> None:
+    found = made_ready(SCALED.format(body=body), tmp_path).trials
+
+    assert FLOATS not in [each.regime for each in found.for_effort("search")]
 
 
 def test_a_regime_in_which_rounding_decides_booleans_is_left_out(tmp_path: Path) -> None:

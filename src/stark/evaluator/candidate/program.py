@@ -123,6 +123,15 @@ def filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
     return found
 
 
+def with_floats(arguments: list[Any], floats: Iterable[float]) -> list[Any]:
+    """The argument list with other floats in place of its own, in order."""
+    others = iter(floats)
+    found: list[Any] = pytree.tree_map(
+        lambda leaf: next(others) if type(leaf) is float else leaf, arguments
+    )
+    return found
+
+
 def leaves_of(value: object) -> list[object]:
     """Every leaf of a nested value except None. Dicts are traversed in the order of their sorted keys."""
     if isinstance(value, dict):

@@ -40,6 +40,7 @@ from stark.evaluator.candidate.program import (
     open_device,
     parameters_named,
     seed_torch,
+    with_floats,
 )
 from stark.evaluator.candidate.queued import Queue
 from stark.evaluator.candidate.raised import reported
@@ -212,7 +213,7 @@ class Runner:
         """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""
         seed_torch(request["seed"])
         slot: int = request["slot"]
-        returned = self._made(slot, request.get("mode"))
+        returned = self._made(slot, request.get("mode"), request.get("floats"))
         # On a GPU as in timed calls, so that no kernel of this is loaded behind a gate.
         on_gpu = self.device.type == "cuda"
         self._copy_out(slot, self._written(returned) if on_gpu else leaves_of(returned))
@@ -221,8 +222,12 @@ class Runner:
             self._give_back({})
         return {"odd": self._odd()}
 
-    def _made(self, slot: int, mode: str | None = None) -> object:
+    def _made(
+        self, slot: int, mode: str | None = None, floats: list[float] | None = None
+    ) -> object:
         given = self.inputs[slot]
+        if floats is not None:
+            given = with_floats(given, floats)
         if isinstance(self.call, Stateful):
             self.call.find(self.found[slot])
         return self.call(*given) if mode is None else self.call.in_mode(mode, *given)

@@ -12,8 +12,10 @@ from stark.core.precision import CLASSES, Precision, floor_of, looser, rounding_
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin
+from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.problem.weights import nudging
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.exact import differing
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
 
@@ -197,6 +199,8 @@ class Expectations:
             generator = torch.Generator(self._program.device).manual_seed(seed)
 
             def nudge(tensor: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
+                if tensor.is_complex():
+                    return torch.view_as_complex(nudge(as_real(tensor), generator))
                 if not tensor.is_floating_point():
                     return tensor
                 dtype = str(tensor.dtype).removeprefix("torch.")
@@ -255,11 +259,13 @@ def _rounded(drawn: Drawn) -> Drawn:
     """The draw in float64, each number half a unit in its last place higher or lower; for narrower types, a float32's."""
     tensors: list[torch.Tensor] = []
     for tensor in drawn.tensors:
-        if tensor.is_floating_point():
+        if is_inexact(tensor):
+            parts = as_real(tensor)
             generator = torch.Generator(tensor.device).manual_seed(len(tensors))
-            up = torch.randint(2, tensor.shape, generator=generator, device=tensor.device) * 2 - 1
+            up = torch.randint(2, parts.shape, generator=generator, device=tensor.device) * 2 - 1
             unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
-            tensor = tensor.double() * (1 + unit / 2 * up)
+            moved = parts.double() * (1 + unit / 2 * up)
+            tensor = torch.view_as_complex(moved) if tensor.is_complex() else moved
         tensors.append(tensor)
     return replace(drawn, tensors=tensors)
 

@@ -12,11 +12,11 @@ from stark.evaluator.judge.problem.signature import Signature
 NOMINAL_TRIALS = 2
 """Every candidate is verified on this many draws of the problem's own inputs."""
 
-TRIALS = NOMINAL_TRIALS + len(REGIMES) + 1
-"""With changed constants, the trials whose expected values are kept, if all of them fit. A problem with integers has one more;
-see also `Room.more_trials`."""
+TRIALS = NOMINAL_TRIALS + len(REGIMES) + 2
+"""With exchanged elements and changed constants, the trials whose expected values are kept, if all of them fit. A problem
+with integers has one more, and one with floats among its arguments; see also `Room.more_trials`."""
 
-GPU_SHARES = {"expected": 0.06, "slots": 0.015}
+GPU_SHARES = {"expected": 0.08, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
 """How much memory all kept expected values may take together, and the slots of each program: of a GPU's memory, in bytes."""
 
@@ -71,7 +71,8 @@ class Room:
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into their limit."""
-        trials = TRIALS + self.signature.has_integers + self.more_trials
+        more = self.signature.has_integers + self.signature.has_floats + self.more_trials
+        trials = TRIALS + more
         return trials * self.expected_bytes <= self.limit_bytes("expected")
 
     @property

@@ -35,6 +35,9 @@ class Trial:
     regime: str | None = None
     """None for the problem's own inputs, untransformed."""
 
+    places: tuple[int, ...] | None = None
+    """The inputs that the regime changes; None for all. The reference may not bear all of them at a time."""
+
     calls: int = 1
     replaced: bool = False
     """Whether the model has other weights meanwhile, made from the seed."""
@@ -45,14 +48,19 @@ class Trial:
     @classmethod
     def fresh(cls, regime: str | None = None, calls: int = 1, replaced: bool = False) -> Trial:
         """Create a trial with a new secret seed."""
-        return cls(secrets.randbits(48), regime, calls, replaced)
+        return cls(secrets.randbits(48), regime, calls=calls, replaced=replaced)
+
+    def renewed(self) -> Trial:
+        """The trial with a new secret seed."""
+        return replace(self, seed=secrets.randbits(48))
 
     def __str__(self) -> str:
         if self.replaced:
             return REPLACED
         if self.mode is not None:
             return WAYS[self.mode]
-        return f"with {self.regime} inputs, " if self.regime else ""
+        some = "" if self.places is None else "some "
+        return f"with {some}{self.regime} inputs, " if self.regime else ""
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,21 @@ from stark.core.evaluation import Effort
 from stark.evaluator.judge.expectations import NO_ROOM, Allowed, Expectations, is_accurate
 from stark.evaluator.judge.problem.constants import STEPS, USED, constant, redrawn
 from stark.evaluator.judge.problem.degenerate import passing
+from stark.evaluator.judge.problem.exchanged import exchanged
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.regimes import CONSTANTS, INDICES, REGIMES, changed
+from stark.evaluator.judge.problem.numbers import with_other_floats
+from stark.evaluator.judge.problem.regimes import (
+    CONSTANTS,
+    EXCHANGED,
+    FLOATS,
+    INDICES,
+    REGIMES,
+    changed,
+)
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
-from stark.evaluator.judge.problem.values import ChangesMore
+from stark.evaluator.judge.problem.values import ChangesMore, is_inexact
 from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.trial import WAYS, Trial, simple
 from stark.evaluator.judge.verify.errors import as_real
@@ -34,11 +43,17 @@ PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 REGIMES_S = 1.0
 """Seconds for the regimes of a large problem, at least one of which is tried. A final check tries the others."""
 
+MOST_ALONE, ALONE_S = 4, 0.5
+"""How many inputs, the largest, and about how long, a regime is tried with in parts that the reference does not bear as a whole."""
+
 CONSTANTS_TRIED, CONSTANTS_S = 8, 0.5
 """How often, and about how long, changes of inputs that the problem does not draw are tried."""
 
 APART_S = 10.0
 """Seconds after which such inputs are not tried apart any more, where the reference does not bear a change of all."""
+
+AS_OWN = (CONSTANTS, EXCHANGED, FLOATS)
+"""The regimes whose inputs are no harder than the problem's own, so results must be as accurate."""
 
 UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
 """Share of the calls in a regime among timed ones whose inputs are new. Of the others, which verification had too, the expected
@@ -74,11 +89,17 @@ class Trials:
         self.replaced = Trial.fresh(replaced=True) if variable(program.model) else None
         """The trial with other weights, if the model has any. It counts on the caller to replace them."""
 
+        self._with_floats: list[Trial] = []
+        """The trial with other floats among the arguments, if there are any. Timed calls always have the problem's own."""
+
         self._fit: dict[str, bool] = {}
         """By mode, whether the reference itself is right in it."""
 
         self._ranges: dict[int, int] = {}
         """The inputs that INDICES draws anew."""
+
+        self._exchangeable: tuple[int, ...] = ()
+        """The inputs with numbers that the problem draws, of which EXCHANGED exchanges some."""
 
         self._constants: dict[int, float] = {}
         """The inputs that the problem does not draw and that other trials than the nominal ones change, and by how much."""
@@ -126,17 +147,25 @@ class Trials:
         if self._signature.has_integers:
             self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
         self._find_constants()
-        for trial in self._usable(self._regimes(), keep=True):
-            self.always.append(trial)
+        for regime in self._regimes():
+            self.always += self._in_regime(regime, keep=True)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
+        if self._signature.has_floats:
+            self._with_floats = list(self._usable([FLOATS], keep=True))
         self._degenerate = self._null_solvers()
 
     def _find_constants(self) -> None:
         """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
         begin = time.monotonic()
         nominal = [self._program.with_state(self.drawn(trial)) for trial in self.nominal[:2]]
-        found = self._bearing({}, constant(*nominal), begin)
+        same = constant(*nominal)
+        self._exchangeable = tuple(
+            place
+            for place, tensor in enumerate(self._signature.drawn.tensors)
+            if is_inexact(tensor) and place not in same
+        )
+        found = self._bearing({}, same, begin)
         self._constants = {place: USED * step for place, step in found.items()}
         if self._constants:
             self.always += self._usable([CONSTANTS], keep=True)
@@ -171,12 +200,15 @@ class Trials:
             yield from self.nominal
             return
         yield from self.always
+        yield from self._with_floats
         yield from self._ways(effort)
         if effort == "promote":
             for _ in range(PROMOTE_DRAWS):
                 yield Trial.fresh(calls=PROMOTE_CALLS)
             tried = {trial.regime for trial in self.always}
-            yield from self._usable([each for each in self._regimes() if each not in tried])
+            for regime in self._regimes():
+                if regime not in tried:
+                    yield from self._in_regime(regime)
 
     @property
     def kinds(self) -> list[Trial]:
@@ -189,7 +221,7 @@ class Trials:
         Its inputs may be new, since a candidate could be right only where it remembers the inputs from verification. The
         problem's own always are. Those of a regime are by chance, if the reference accepts them (`says_something`).
         """
-        other = Trial.fresh(trial.regime)
+        other = trial.renewed()
         if trial.regime is not None:
             if random.SystemRandom().random() >= UNSEEN_SHARE[effort]:
                 return trial
@@ -238,7 +270,15 @@ class Trials:
 
     def _regimes(self) -> list[str]:
         """The harshest first."""
-        return [*([INDICES] if self._ranges else []), *REGIMES]
+        indices = [INDICES] if self._ranges else []
+        return [*indices, *REGIMES, *([EXCHANGED] if self._exchangeable else [])]
+
+    def _changeable(self, regime: str) -> list[int]:
+        """The inputs that a regime changes, the largest first."""
+        tensors = self._signature.drawn.tensors
+        some = {INDICES: tuple(self._ranges), EXCHANGED: self._exchangeable}
+        places = some.get(regime, [place for place, each in enumerate(tensors) if is_inexact(each)])
+        return sorted(places, key=lambda place: -tensors[place].numel())
 
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
@@ -254,9 +294,15 @@ class Trials:
             return redrawn(self._program.with_state(drawn), self._constants, trial.seed)
         if trial.regime is None:
             return drawn
+        if trial.regime == FLOATS:
+            return with_other_floats(drawn, trial.seed)
+        places = self._changeable(trial.regime) if trial.places is None else trial.places
         if trial.regime == INDICES:
-            return drawn_anew(drawn, self._ranges, trial.seed)
-        return changed(drawn, trial.regime, trial.seed)
+            ranges = {place: self._ranges[place] for place in places}
+            return drawn_anew(drawn, ranges, trial.seed)
+        if trial.regime == EXCHANGED:
+            return exchanged(drawn, places, trial.seed)
+        return changed(drawn, trial.regime, trial.seed, places)
 
     def expected(
         self, trial: Trial, drawn: Drawn | None = None, keep: bool = False
@@ -266,30 +312,64 @@ class Trials:
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
-        outputs = self.expectations.of(drawn, bounded=trial.regime in (None, CONSTANTS))
+        outputs = self.expectations.of(drawn, bounded=trial.regime in (None, *AS_OWN))
         if (keep or trial.replaced) and self._keeps_all:
             self.kept[trial] = drawn, outputs
         return outputs
 
     def _usable(self, regimes: Sequence[str], keep: bool = False) -> Iterator[Trial]:
         """Yield a trial for each regime in which the reference is finite and accurate."""
-        for trial in map(Trial.fresh, regimes):
-            try:
-                usable = self._is_usable(trial, self.expected(trial, keep=keep))
-            except (ProblemError, torch.OutOfMemoryError) as error:
-                if keep and isinstance(error, ChangesMore):
-                    raise
-                if not keep and is_out_of_memory(error):
-                    raise  # a running candidate must not be able to prevent a trial by taking memory
-                self._left_out |= is_out_of_memory(error)
-                continue
-            if usable:
-                yield trial
-            else:
-                self.kept.pop(trial, None)
+        yield from (trial for trial in map(Trial.fresh, regimes) if self._bears(trial, keep))
+
+    def _in_regime(self, regime: str, keep: bool = False) -> list[Trial]:
+        """The trials of a regime in which the reference is finite and accurate: one with all inputs changed, if it bears that.
+
+        Otherwise up to two, each with inputs changed that it bears together: the angle of a cosine is NaN in most
+        regimes, and no other input would ever be in one.
+        """
+        trial = Trial.fresh(regime)
+        if self._bears(trial, keep):
+            return [trial]
+        left = self._changeable(regime)[:MOST_ALONE]
+        end = time.monotonic() + ALONE_S
+        first = self._together(regime, left, end, keep) if len(left) > 1 else ()
+        others = [place for trial in first for place in left if place not in (trial.places or ())]
+        return [*first, *self._together(regime, others, end, keep)]
+
+    def _together(self, regime: str, places: Sequence[int], end: float, keep: bool) -> list[Trial]:
+        """A trial of a regime with as many of these inputs changed as the reference bears, if any, tried up to a time."""
+        found: list[Trial] = []
+        for place in places:
+            others = found[0].places or () if found else ()
+            trial = replace(Trial.fresh(regime), places=(*others, place))
+            if self._bears(trial, keep):
+                for smaller in found:
+                    self.kept.pop(smaller, None)
+                found = [trial]
+            if time.monotonic() > end:
+                break
+        return found
+
+    def _bears(self, trial: Trial, keep: bool) -> bool:
+        """Whether the reference is finite and accurate in a regime."""
+        try:
+            if self._is_usable(trial, self.expected(trial, keep=keep)):
+                return True
+        except (ProblemError, torch.OutOfMemoryError) as error:
+            if keep and isinstance(error, ChangesMore):
+                raise
+            if not keep and is_out_of_memory(error):
+                raise  # a running candidate must not be able to prevent a trial by taking memory
+            self._left_out |= is_out_of_memory(error)
+        self.kept.pop(trial, None)
+        return False
 
     def _is_usable(self, trial: Trial, outputs: Sequence[ExpectedTensor]) -> bool:
-        return self.expectations.are_usable(outputs, as_own=trial.regime == CONSTANTS)
+        returned = self._signature.returned  # another scale may make another shape
+        return all(
+            each.eager.shape == as_real(form).shape
+            for each, form in zip(outputs, returned, strict=False)
+        ) and self.expectations.are_usable(outputs, as_own=trial.regime in AS_OWN)
 
     def _null_solvers(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""

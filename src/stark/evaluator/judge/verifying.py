@@ -17,7 +17,8 @@ from stark.core.precision import CLASSES
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.regimes import suggestion
+from stark.evaluator.judge.problem.numbers import floats_of
+from stark.evaluator.judge.problem.regimes import FLOATS, suggestion
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import same_values
 from stark.evaluator.judge.problem.weights import other_weights
@@ -157,6 +158,8 @@ def _verify_on(trial: Trial, child: Child, prepared: PreparedReference) -> list[
         prepared.shared.fill_inputs(drawn, slot)
         prepared.settle()
         request = {"do": "call", "slot": slot, "seed": 0, "mode": trial.mode}
+        if trial.regime == FLOATS:
+            request["floats"] = floats_of(drawn.arguments)
         try:
             odd = child.ask(request).get("odd")
         except ChildFailed as failure:

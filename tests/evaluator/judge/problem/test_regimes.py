@@ -60,5 +60,22 @@ def test_integers_and_the_draw_itself_stay_as_they_are() -> None:
     assert torch.equal(before, DRAWN)
 
 
+def test_complex_numbers_change_in_both_parts() -> None:
+    numbers = torch.complex(DRAWN, DRAWN.flip(0))
+
+    large = changed(Drawn([numbers.T], []), "large", seed=1).tensors[0]
+    mixed = torch.view_as_real(changed(Drawn([numbers], []), "mixed", seed=1).tensors[0])
+
+    torch.testing.assert_close(large, numbers.T * LARGE)
+    assert ((mixed[..., 0] > 0) & (mixed[..., 1] < 0)).any()
+
+
+def test_some_inputs_alone_can_be_in_a_regime() -> None:
+    for regime in REGIMES:
+        one, other = changed(Drawn([DRAWN, DRAWN], []), regime, 1, places=[1]).tensors
+        assert one is DRAWN
+        assert not torch.equal(DRAWN, other)
+
+
 def test_a_seed_gives_the_same_inputs_again() -> None:
     assert torch.equal(in_regime("mixed"), in_regime("mixed"))

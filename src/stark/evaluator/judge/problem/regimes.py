@@ -1,16 +1,18 @@
-"""Input regimes: transformed floating-point inputs on which a kernel must still compute the same function.
+"""Input regimes: transformed floating-point and complex inputs on which a kernel must still compute the same function.
 
 Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal distribution hides a softmax that
-overflows. The caller checks whether the reference is finite and accurate on the transformed inputs.
+overflows. A regime transforms all of these inputs or some. The caller checks whether the reference is finite and accurate on
+the transformed inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.verify.errors import as_real, pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
@@ -46,6 +48,12 @@ INDICES = "other integer or boolean"
 CONSTANTS = "slightly changed constant"
 """The regime that changes inputs which the problem does not draw (`constants.py`)."""
 
+EXCHANGED = "partly exchanged"
+"""The regime that puts other elements of an input in a few random places (`exchanged.py`)."""
+
+FLOATS = "slightly changed scalar"
+"""The regime that changes floats among the arguments (`numbers.py`)."""
+
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
     "mixed": _mixed,
@@ -60,13 +68,15 @@ REGIMES: dict[str, Change] = {
 many as it has time for."""
 
 
-def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:
-    """Return a draw with its floating-point tensors in the given regime, transformed piece by piece."""
+def changed(drawn: Drawn, regime: str, seed: int, places: Collection[int] | None = None) -> Drawn:
+    """Return a draw in the given regime, transformed piece by piece: the tensors at these places, or all."""
     device = drawn.tensors[0].device if drawn.tensors else torch.device("cpu")
     generator = torch.Generator(device).manual_seed(seed)
     tensors = [
-        _changed(t, REGIMES[regime], generator) if t.is_floating_point() else t
-        for t in drawn.tensors
+        _changed(t, REGIMES[regime], generator)
+        if is_inexact(t) and (places is None or place in places)
+        else t
+        for place, t in enumerate(drawn.tensors)
     ]
     return Drawn(tensors, drawn.arguments)
 
@@ -74,9 +84,12 @@ def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:
 def _changed(drawn: torch.Tensor, change: Change, generator: torch.Generator) -> torch.Tensor:
     result = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
     total = sum(float(as_real(piece).abs().sum(dtype=torch.float64)) for (piece,) in pieces(drawn))
-    mean, kind = total / max(drawn.numel(), 1), torch.finfo(drawn.dtype)
+    numbers = drawn.numel() * (2 if drawn.is_complex() else 1)
+    mean, kind = total / max(numbers, 1), torch.finfo(drawn.dtype)
     for target, source in pieces(result, drawn):
         value = change(as_real(source), generator, mean)
+        if drawn.is_complex():
+            value = torch.view_as_complex(value)
         # A type of one byte holds little more than the usual values.
         target.copy_(value.clamp(kind.min, kind.max) if kind.bits == 8 else value)
     return result
@@ -88,7 +101,9 @@ SUGGESTS = {
     "tiny": "a missing or misplaced epsilon, values that are rounded to zero, or an error that does not shrink with the input",
     "large": "an overflow, or a sum or an approximation outside its range",
     "shifted": "a mean far from zero, or negative values where the problem has few",
+    EXCHANGED: "what holds for most elements and is assumed of all, such as rows that are alike, or padding of zeros",
     INDICES: "indices or masks that the problem's inputs do not have, but its tables allow",
+    FLOATS: "floats among the arguments that are taken for the values that get_inputs returns: use those that are passed",
     CONSTANTS: "what is kept of an input that get_inputs makes without random numbers, or of a buffer that forward changes, or assumed of it: read it in every call",
 }
 """By regime, what usually makes a kernel fail there that is correct on the problem's own inputs."""

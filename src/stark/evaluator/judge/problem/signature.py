@@ -12,6 +12,7 @@ from stark.core.errors import ProblemError
 from stark.core.reference import TensorSpec
 from stark.evaluator.judge.problem.arguments import variation
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.numbers import floats_of
 from stark.evaluator.judge.problem.values import is_inexact
 
 
@@ -47,6 +48,11 @@ class Signature:
     def has_integers(self) -> bool:
         """Whether an input is neither floating-point nor complex."""
         return not all(map(is_inexact, self.drawn.tensors))
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether an argument is a float."""
+        return bool(floats_of(self.drawn.arguments))
 
     @property
     def bytes_in(self) -> int:

@@ -1,0 +1,80 @@
+"""Puts other elements of an input in a few random places.
+
+A problem repeats a row eight times, or fills up with zeros. A candidate that looks at two numbers of each row could take
+rows for alike, or for zeros, that are not. All other regimes keep what repetitions and zeros have in common. Here elements
+change at places that a look at few of them misses, and the values are the problem's own, which the reference bears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+
+from stark.evaluator.judge.problem.inputs import Drawn
+
+LONE, LEAST = 16, 16
+"""So many single elements change, but at most one in LEAST."""
+
+SHARE, SHORTEST, MOST = 32, 64, 512
+"""Besides, one in SHARE of a line along any axis of at least SHORTEST elements, up to MOST: of a long sum in half precision, one
+element does not show."""
+
+SAMPLE = 4096
+"""Elements among which other values are looked for, and elements of a row that must be zero for padding, about."""
+
+
+def exchanged(drawn: Drawn, places: Collection[int], seed: int) -> Drawn:
+    """The draw with other elements in some places of the tensors at these places among the inputs."""
+    tensors = list(drawn.tensors)
+    for place in places:
+        tensor = tensors[place]
+        if tensor.dim() and tensor.numel():
+            generator = torch.Generator(tensor.device).manual_seed(seed + place)
+            tensors[place] = _exchanged(tensor, generator)
+    return Drawn(tensors, drawn.arguments)
+
+
+def _exchanged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Zeros stay that may be structural, as in triangular or sparse matrices; not those of rows of zeros alone, such as padding.
+
+    Symmetric matrices stay symmetric.
+    """
+    found = tensor.clone()
+    # Floats of one byte have few operators of their own.
+    numbers = found.view(torch.uint8) if found.itemsize == 1 else found
+    square = found.dim() > 1 and found.shape[-1] == found.shape[-2]
+    symmetric = square and torch.equal(numbers, numbers.mT)
+    at = _chosen(found, generator)
+    values = numbers[_randomly(found, max(SAMPLE, len(at[0])), generator)]
+    values = values[(values != 0) & values.isfinite()]
+    free = numbers[at] != 0
+    if numbers.dim() > 1 and not square:
+        some = numbers[..., :: max(1, numbers.shape[-1] // SAMPLE)]
+        free |= (some[at[:-1]] == 0).all(1)
+    at = tuple(axis[free][: len(values)] for axis in at)
+    numbers[at] = values[: len(at[0])]
+    if symmetric:
+        numbers.copy_(numbers.tril() + numbers.tril(-1).mT)
+    return found
+
+
+def _chosen(tensor: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """The indices of random elements, some of which lie in one line along each long axis."""
+    lone = min(LONE, max(tensor.numel() // LEAST, 1))
+    chosen = [_randomly(tensor, lone, generator)]
+    for axis, extent in enumerate(tensor.shape):
+        if extent >= SHORTEST:
+            count = min(extent // SHARE, MOST)
+            line = [index.expand(count) for index in _randomly(tensor, 1, generator)]
+            line[axis] = torch.randint(extent, (count,), generator=generator, device=tensor.device)
+            chosen.append(tuple(line))
+    return tuple(map(torch.cat, zip(*chosen, strict=True)))
+
+
+def _randomly(
+    tensor: torch.Tensor, count: int, generator: torch.Generator
+) -> tuple[torch.Tensor, ...]:
+    """The indices of so many random elements, by axis."""
+    flat = torch.randint(tensor.numel(), (count,), generator=generator, device=tensor.device)
+    return torch.unravel_index(flat, tensor.shape)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge.problem.exchanged import LONE, MOST, exchanged
+from stark.evaluator.judge.problem.inputs import Drawn
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(0)) + 0.5
+
+
+def after(tensor: torch.Tensor, seed: int = 1) -> torch.Tensor:
+    return exchanged(Drawn([tensor], []), [0], seed).tensors[0]
+
+
+def test_a_few_elements_become_others_of_the_tensor() -> None:
+    tensor = drawn(64, 8, 256)
+    before = tensor.clone()
+
+    found = after(tensor)
+
+    assert torch.equal(before, tensor)
+    changed = found != tensor
+    assert LONE <= int(changed.sum()) <= LONE + 64 // 32 + 256 // 32
+    assert torch.isin(found[changed], tensor).all()
+    assert torch.equal(found, after(tensor)) and not torch.equal(found, after(tensor, seed=2))
+
+
+def test_rows_that_are_alike_differ_afterwards_and_seldom_in_their_first_numbers() -> None:
+    tensor = drawn(64, 1, 256).repeat(1, 8, 1)
+
+    found = [after(tensor, seed) for seed in range(100)]
+
+    assert all(not torch.equal(each, each[:, :1].expand_as(each)) for each in found)
+    seen = sum(bool((each[:, :, :2] != each[:, :1, :2]).any()) for each in found)
+    assert seen < 40, "or a look at two numbers of each row would tell such inputs from others"
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        drawn(128, 128).tril(),
+        torch.block_diag(drawn(64, 64), drawn(64, 64)),
+        drawn(4, 256) * (torch.arange(256) % 4 < 2),
+        torch.zeros(64, 64).masked_fill(drawn(64, 64) < 0.8, float("-inf")),
+    ],
+    ids=["triangular", "blocks", "two of four", "mask"],
+)
+def test_zeros_that_may_be_structural_stay(tensor: torch.Tensor) -> None:
+    assert all(torch.equal(tensor == 0, after(tensor, seed) == 0) for seed in range(8))
+
+
+def test_rows_of_zeros_are_padding_and_do_not_stay() -> None:
+    tensor = drawn(8, 64, 96)
+    tensor[:, 12:] = 0
+
+    assert all((after(tensor, seed)[:, 12:] != 0).any() for seed in range(8))
+
+
+def test_a_symmetric_matrix_stays_symmetric() -> None:
+    tensor = drawn(3, 96, 96)
+    tensor = tensor + tensor.mT
+
+    found = after(tensor)
+
+    assert torch.equal(found, found.mT)
+    assert not torch.equal(found, tensor)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.complex64, torch.float8_e4m3fn]
+)
+def test_other_types_and_strides(dtype: torch.dtype) -> None:
+    tensor = drawn(96, 64).to(dtype).T
+
+    found = after(tensor)
+
+    assert (tensor.dtype, tensor.stride()) == (found.dtype, found.stride())
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    assert 0 < int((found.to(wide) != tensor.to(wide)).sum()) <= LONE + 96 // 32 + 64 // 32
+
+
+def test_small_tensors_and_other_inputs() -> None:
+    one, index, table = drawn(3), torch.arange(8), drawn(64)
+    empty, vector = drawn(0, 4), drawn(256) * (torch.arange(256) % 2)
+
+    tensors = [torch.tensor(2.0), one, index, table, empty, vector]
+    found = exchanged(Drawn(tensors, []), [0, 1, 4, 5], 1)
+
+    assert 2.0 == found.tensors[0]
+    assert (found.tensors[1] != one).sum() <= 1
+    assert found.tensors[2] is index and found.tensors[3] is table
+    assert torch.equal(vector == 0, found.tensors[5] == 0)
+    assert not torch.equal(vector, found.tensors[5])
+
+
+def test_long_rows_take_no_time_and_no_memory() -> None:
+    tensor = torch.zeros(2, 4 << 20)
+    tensor[0] = 1 + torch.arange(4 << 20)
+    begin = time.monotonic()
+
+    found = after(tensor)
+
+    assert LONE <= int((found != tensor).sum()) <= LONE + MOST
+    assert time.monotonic() - begin < 2
