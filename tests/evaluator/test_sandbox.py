@@ -193,7 +193,7 @@ async def test_processes_that_fork_faster_than_they_are_found_end_with_their_can
     evaluation = await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=chain)))
 
     assert "attacked" in evaluation.output, evaluation
-    assert min(started_in(0.2) for _ in range(5)) < 10  # the chain is good for a hundred
+    assert min(started_in(0.2) for _ in range(5)) < 50  # the chain is good for a hundred
 
 
 async def test_its_keeper_cannot_be_turned_against_the_judge(prison: Prison) -> None:
