@@ -148,8 +148,9 @@ class Parts:
         """
         module, contract = self.module, self.contract
         hooks = [getattr(m, name) for path, m in module.named_modules() if path for name in HOOKS]
-        names |= {"hooks": [*hooks, *GLOBAL_HOOKS], "described": described}
-        yield "not any(hooks)"
+        named = {f"hooks{index}": each for index, each in enumerate([*hooks, *GLOBAL_HOOKS])}
+        names |= named | {"described": described}
+        yield f"not ({' or '.join(named)})"
         if gpu is not None:
             names["current"] = torch.cuda.current_device
             yield f"current() == {gpu}"

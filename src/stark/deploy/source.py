@@ -137,11 +137,10 @@ def generated(name: str, source: str, names: dict[str, Any]) -> Any:
 
 
 def all_of(name: str, tests: list[str], names: dict[str, Any]) -> Callable[[], bool]:
-    """A function that is true if all tests are. `names` are its local variables, which are quicker than globals."""
-    parameters = ", ".join(f"{each}={each}" for each in names)
+    """A function that is true if all tests are. `names` are its globals: default values would be copied in each call."""
     condition = "\n            and ".join(tests) or "True"
     source = (
-        f"def {name}({parameters}):\n    try:\n        return (\n            {condition}\n        )\n"
+        f"def {name}():\n    try:\n        return (\n            {condition}\n        )\n"
         "    except (AttributeError, KeyError):\n        return False\n"
     )
     made: Callable[[], bool] = generated(name, source, dict(names))
