@@ -298,3 +298,15 @@ def test_a_program_cannot_replace_how_its_state_is_written(monkeypatch: pytest.M
     first, second = (call(torch.ones(8, 4))[1].clone() for _ in range(2))
 
     assert torch.equal(first, second)
+
+
+def test_a_mask_that_forward_writes_to_keeps_its_values(tmp_path: Path) -> None:
+    """As of a cache whose kernel stops at a position: a permuted mask would be another problem."""
+    mask = "self.register_buffer('mask', (torch.arange(64) < 8).float().view(64, 1).repeat(1, 8))"
+    ready = prepared(mask, "self.mask[8] = 1; return x * self.mask", tmp_path)
+    [own] = weights(ready)
+
+    drawn = ready.trials.drawn(Trial.fresh())
+
+    assert ready.program.state == ("mask",)
+    assert all(torch.equal(own, found) for found in ready.program.found(drawn))

@@ -502,3 +502,29 @@ def test_a_regime_in_which_rounding_decides_booleans_is_left_out(tmp_path: Path)
     assert {"tiny", "shifted"} <= decided
     assert "large" not in decided
     assert "large" in everywhere, "as on the problem's own inputs"
+
+
+def test_no_part_of_a_complex_number_becomes_zero(tmp_path: Path) -> None:
+    """Zero times another number's part has a sign, which decides between pi and -pi."""
+    source = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, a, b, x):
+        return torch.angle(a * b.conj()) * x
+
+def get_inputs():
+    shape = 64, 32
+    return [torch.randn(shape, dtype=torch.complex64), torch.randn(shape, dtype=torch.complex64), torch.rand(shape)]
+
+def get_init_inputs():
+    return []
+"""
+    found = made_ready(source, tmp_path).trials
+
+    (trial,) = (each for each in found.always if each.regime == "mixed")
+    a, b, x = found.drawn(trial).tensors
+
+    assert not any(bool((torch.view_as_real(each) == 0).any()) for each in (a, b))
+    assert bool((x == 0).any())

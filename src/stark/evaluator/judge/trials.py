@@ -33,6 +33,7 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import ChangesMore, is_inexact
 from stark.evaluator.judge.problem.weights import variable
+from stark.evaluator.judge.room import TRIALS
 from stark.evaluator.judge.trial import WAYS, Trial, simple
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, near
@@ -42,6 +43,9 @@ PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 
 REGIMES_S = 1.0
 """Seconds for the regimes of a large problem, at least one of which is tried. A final check tries the others."""
+
+SMALL_BYTES = 1 << 27
+"""Inputs and outputs that take so much may be kept more often than planned (`room.TRIALS`)."""
 
 MOST_ALONE, ALONE_S = 4, 0.5
 """How many inputs, the largest, and about how long, a regime is tried with in parts that the reference does not bear as a whole."""
@@ -159,7 +163,9 @@ class Trials:
         """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
         begin = time.monotonic()
         nominal = [self._program.with_state(self.drawn(trial)) for trial in self.nominal[:2]]
-        same = constant(*nominal)
+        inputs, weights = len(self._signature.drawn.tensors), variable(self._program.model)
+        state = [inputs + i for i, name in enumerate(self._program.state) if name in weights]
+        same = [place for place in constant(*nominal) if place < inputs or place in state]
         self._exchangeable = tuple(
             place
             for place, tensor in enumerate(self._signature.drawn.tensors)
@@ -194,13 +200,18 @@ class Trials:
             self.kept.pop(trials[0], None)
         return True
 
-    def for_effort(self, effort: Effort) -> Iterator[Trial]:
-        """Yield the trials for one candidate. A race takes the problem's own inputs alone: its winner is verified on all."""
+    def for_effort(self, effort: Effort, compiled: bool = False) -> Iterator[Trial]:
+        """Yield the trials for one candidate. A race takes the problem's own inputs alone: its winner is verified on all.
+
+        What `torch.compile` made of a candidate (`compiled`) is slower after a call with other floats. Only a final check
+        makes one: it times other processes too.
+        """
         if effort == "race":
             yield from self.nominal
             return
         yield from self.always
-        yield from self._with_floats
+        if not compiled or effort == "promote":
+            yield from self._with_floats
         yield from self._ways(effort)
         if effort == "promote":
             for _ in range(PROMOTE_DRAWS):
@@ -277,7 +288,14 @@ class Trials:
         """The inputs that a regime changes, the largest first."""
         tensors = self._signature.drawn.tensors
         some = {INDICES: tuple(self._ranges), EXCHANGED: self._exchangeable}
-        places = some.get(regime, [place for place, each in enumerate(tensors) if is_inexact(each)])
+        # A part that is zero in one of several factors would lie on the branch cut of an angle, a root or a logarithm.
+        cut = regime == "mixed"
+        inexact = [
+            place
+            for place, each in enumerate(tensors)
+            if is_inexact(each) and not (cut and each.is_complex())
+        ]
+        places = some.get(regime, inexact)
         return sorted(places, key=lambda place: -tensors[place].numel())
 
     def drawn(self, trial: Trial) -> Drawn:
@@ -334,6 +352,9 @@ class Trials:
         end = time.monotonic() + ALONE_S
         first = self._together(regime, left, end, keep) if len(left) > 1 else ()
         others = [place for trial in first for place in left if place not in (trial.places or ())]
+        small = self._signature.bytes_in + self._signature.bytes_out < SMALL_BYTES
+        if len(self.kept) > TRIALS and not small:  # more would take memory that candidates count on
+            others = []
         return [*first, *self._together(regime, others, end, keep)]
 
     def _together(self, regime: str, places: Sequence[int], end: float, keep: bool) -> list[Trial]:

@@ -72,10 +72,11 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
             warm_up(child, prepared)
         if prepared.program.differentiation is not None:  # it compiles for fewer gradients too
             limit_s += attempt.limits.build_s
+    compiled = "torch.compile" in attempt.candidate.source
     with attempt.during("verify", limit_s), attempt.charging_memory():
         found = [
             (trial, comparison)
-            for trial in prepared.trials.for_effort(attempt.effort)
+            for trial in prepared.trials.for_effort(attempt.effort, compiled)
             for comparison in _verify_on(trial, child, prepared)
         ]
         if prepared.trials.replaced is not None and attempt.effort != "race":

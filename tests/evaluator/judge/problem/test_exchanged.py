@@ -27,7 +27,7 @@ def test_a_few_elements_become_others_of_the_tensor() -> None:
     assert torch.equal(before, tensor)
     changed = found != tensor
     assert LONE <= int(changed.sum()) <= LONE + 64 // 32 + 256 // 32
-    assert torch.isin(found[changed], tensor).all()
+    assert torch.equal(tensor.flatten().sort()[0], found.flatten().sort()[0]), "no value twice"
     assert torch.equal(found, after(tensor)) and not torch.equal(found, after(tensor, seed=2))
 
 

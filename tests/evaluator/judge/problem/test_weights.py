@@ -56,27 +56,40 @@ def test_tensors_of_other_shapes_and_types_have_other_values() -> None:
     assert not any(same_values(each, ones) for each in (torch.ones(1), ones.half(), None))
 
 
-@pytest.mark.parametrize("value", [1e-6, -1e-6, 0.05])
+class Scaled(torch.nn.Module):
+    def __init__(self, scale: torch.Tensor) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(scale.clone())
+
+
+@pytest.mark.parametrize("value", [1e-6, -1e-6])
 def test_a_scale_that_starts_small_counts_afterwards(value: float) -> None:
-    model = Model(torch.full((256,), value))
+    model = Scaled(torch.full((256,), value))
 
-    vary(model, 0)
+    with torch.no_grad():
+        vary(model, 0)
 
-    grown = (model.buffer / value).clamp(min=0) * abs(value) - abs(
-        value
-    )  # 0 where the sign changed
+    grown = (model.scale / value).clamp(min=0) * abs(value) - abs(value)  # 0 if the sign changed
     assert 0.04 < float(grown.mean()) < 0.06
     assert float(grown.max()) <= 0.1 + 1e-6
 
 
-def test_weights_far_below_those_of_training_get_others() -> None:
-    weights = 1e-4 * torch.linspace(-1, 1, 256)
-    model = Model(weights)
+@pytest.mark.parametrize(
+    "model",
+    [
+        Scaled(torch.tensor([1e-5])),  # an epsilon, or a step
+        Scaled(torch.full((256,), 0.01)),
+        Scaled(1e-4 * torch.linspace(-1, 1, 256)),
+        Model(torch.full((256,), 5e-4)),  # scales of int8 weights
+    ],
+)
+def test_epsilons_steps_and_scales_stay_small(model: torch.nn.Module) -> None:
+    (name, before), *_ = [(name, each.clone()) for name, each in model.state_dict().items()]
 
-    vary(model, 0)
+    with torch.no_grad():
+        vary(model, 0)
 
-    assert 0.04 < float(model.buffer.abs().mean()) < 0.06
-    assert torch.equal(model.buffer.sign(), weights.sign())
+    assert 0 < float((model.state_dict()[name] / before - 1).abs().max()) <= 0.1 + 1e-6
 
 
 @pytest.mark.parametrize("buffer", [torch.full((256,), 0.5), 0.02 * torch.linspace(-1, 1, 256)])

@@ -50,7 +50,8 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
         solvers["zeros in the smaller half of the values"] = lambda each: _larger_half(each.eager)
     for index, tensor in enumerate(drawn.tensors):
         if all(
-            tensor.shape == output.eager.shape and as_real(tensor).dtype == output.eager.dtype
+            as_real(tensor).shape == output.eager.shape
+            and as_real(tensor).dtype == output.eager.dtype
             for output in outputs
         ):
             solvers[f"input {index} itself"] = _always(tensor)

@@ -21,7 +21,7 @@ SHARE, SHORTEST, MOST = 32, 64, 512
 element does not show."""
 
 SAMPLE = 4096
-"""Elements among which other values are looked for, and elements of a row that must be zero for padding, about."""
+"""About so many elements of a row must be zero for padding."""
 
 
 def exchanged(drawn: Drawn, places: Collection[int], seed: int) -> Drawn:
@@ -46,14 +46,14 @@ def _exchanged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     square = found.dim() > 1 and found.shape[-1] == found.shape[-2]
     symmetric = square and torch.equal(numbers, numbers.mT)
     at = _chosen(found, generator)
-    values = numbers[_randomly(found, max(SAMPLE, len(at[0])), generator)]
-    values = values[(values != 0) & values.isfinite()]
-    free = numbers[at] != 0
+    free = (numbers[at] != 0) & numbers[at].isfinite()
     if numbers.dim() > 1 and not square:
         some = numbers[..., :: max(1, numbers.shape[-1] // SAMPLE)]
         free |= (some[at[:-1]] == 0).all(1)
-    at = tuple(axis[free][: len(values)] for axis in at)
-    numbers[at] = values[: len(at[0])]
+    at = tuple(axis[free] for axis in at)
+    # They change places: no value occurs twice that was unique, so what is sorted or the largest stays unambiguous.
+    order = torch.randperm(len(at[0]), generator=generator, device=found.device)
+    numbers[at] = numbers[at][order]
     if symmetric:
         numbers.copy_(numbers.tril() + numbers.tril(-1).mT)
     return found
@@ -69,7 +69,8 @@ def _chosen(tensor: torch.Tensor, generator: torch.Generator) -> tuple[torch.Ten
             line = [index.expand(count) for index in _randomly(tensor, 1, generator)]
             line[axis] = torch.randint(extent, (count,), generator=generator, device=tensor.device)
             chosen.append(tuple(line))
-    return tuple(map(torch.cat, zip(*chosen, strict=True)))
+    places = torch.stack([*map(torch.cat, zip(*chosen, strict=True))])
+    return tuple(places.unique(dim=1))
 
 
 def _randomly(

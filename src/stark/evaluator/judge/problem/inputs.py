@@ -171,8 +171,10 @@ class Program:
 
     def found(self, drawn: Drawn) -> tuple[torch.Tensor, ...]:
         """What forward finds in the tensors of `state` with this draw."""
+        if drawn.state or not self.state:
+            return drawn.state
         own = self.model.state_dict()
-        return drawn.state or tuple(own[name] for name in self.state)
+        return tuple(own[name] for name in self.state)
 
     def with_state(self, drawn: Drawn) -> Drawn:
         """The draw with copies of what forward finds in the tensors of `state`."""

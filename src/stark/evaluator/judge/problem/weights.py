@@ -15,17 +15,17 @@ from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.verify.errors import as_real
 
 PERTURBATION = 0.1
-"""Largest relative change of a parameter after construction."""
+"""Largest relative change of a parameter after construction, and the largest offset of one that is zero or small."""
 
 SMALL = 1e-3
-"""A parameter whose values are all smaller is still as it was initialized: training makes them larger."""
+"""A parameter of several equal values below this, such as LayerScale's, is still as it was initialized: training makes it larger."""
 
 COPIES = 8
 """A copy of the weights stays on a GPU that has so many times their memory free: varying them takes up to six times."""
 
 
-def variable(model: torch.nn.Module) -> list[torch.Tensor]:
-    """Parameters, and those buffers whose values may change, all floating-point or complex.
+def variable(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters by name, and those buffers whose values may change, all floating-point or complex.
 
     A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all are
     the same: it may be filled later, as a memory is. A buffer with zeros among other numbers may be a mask too.
@@ -37,21 +37,22 @@ def variable(model: torch.nn.Module) -> list[torch.Tensor]:
     }
     weights = model.state_dict().items()
     named = {k: w for k, w in weights if k not in constants and isinstance(w, torch.Tensor)}
-    return [*filter(is_inexact, named.values())]
+    return {name: weight for name, weight in named.items() if is_inexact(weight)}
 
 
 def vary(model: torch.nn.Module, seed: int) -> None:
     """Scale the model's values, which keeps their signs, and give zeros an offset.
 
-    So a candidate that takes the statistics of a normalization for 0 and 1 fails. Small values of a first state get an
-    offset too, away from zero: a residual branch that starts with a scale of 1e-6 could be left out.
+    So a candidate that takes the statistics of a normalization for 0 and 1 fails. Small parameters as they were initialized
+    get an offset too, away from zero: a residual branch that starts with a scale of 1e-6 could be left out.
     """
     seed_torch(seed)
-    for state in variable(model):
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    for name, state in variable(model).items():
         values = as_real(state)
         factors = torch.rand(values.shape, device=state.device)
         noise = PERTURBATION * (2 * factors - 1).to(values.dtype)
-        if _is_small_at_first(values):
+        if name in parameters and _is_small_at_first(values):
             changed = values + noise.abs().copysign(values)
         else:
             changed = values * (1 + noise)
@@ -65,7 +66,7 @@ def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
 
     The former ones wait in the host's memory if a GPU's is short.
     """
-    weights = variable(model)
+    weights = [*variable(model).values()]
     beside = bool(weights) and _has_room(weights)
     kept = [each.clone() if beside else each.to("cpu", copy=True) for each in weights]
     try:
@@ -117,12 +118,11 @@ def nudging(
 
 
 def _is_small_at_first(values: torch.Tensor) -> bool:
-    """Whether values are those of a scale, such as LayerScale's, or of weights that shall count for nothing at first."""
-    if not values.numel():
+    """Whether values are those of a scale that shall count for nothing at first. A single one may be an epsilon or a step."""
+    if values.numel() < 2:
         return False
     least, largest = values.aminmax()
-    size = max(-float(least), float(largest))
-    return size < SMALL or (size < PERTURBATION and bool(least == largest))
+    return bool(least == largest) and abs(float(largest)) <= SMALL
 
 
 def _is_statistic(model: torch.nn.Module, buffer: str) -> bool:
