@@ -124,7 +124,7 @@ def filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
 
 
 def with_floats(arguments: list[Any], floats: Iterable[float]) -> list[Any]:
-    """The argument list with other floats in place of its own, in order."""
+    """The argument list with its floats replaced by these, in order."""
     others = iter(floats)
     found: list[Any] = pytree.tree_map(
         lambda leaf: next(others) if type(leaf) is float else leaf, arguments

@@ -266,7 +266,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         self._starts = [asyncio.create_task(judge.start()) for judge in self._judges]
 
     def _connect(self) -> None:
-        """Connect to the cluster, or start one here that demands a token of whoever connects. Raises JudgeUnavailable."""
+        """Connect to the cluster, or start one here, which asks for a token. Raises JudgeUnavailable."""
         address = self._wish.address
         if address is None and "ray" not in sys.modules:  # it reads these once
             os.environ.setdefault("RAY_AUTH_MODE", "token")

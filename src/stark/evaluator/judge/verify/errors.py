@@ -31,7 +31,7 @@ class Errors:
     """Largest |x - o| / |o|."""
 
     def each_within(self, share: float) -> bool:
-        """Whether no element's error is above this share of the element, so that none of any line or layer is."""
+        """Whether each element's error is at most this share of the element. The error of each line and layer then is too."""
         return self.largest_own <= share and not self.nonfinite_mismatches
 
 
