@@ -106,5 +106,7 @@ def test_long_rows_take_no_time_and_no_memory() -> None:
 
     found = after(tensor)
 
-    assert LONE <= int((found != tensor).sum()) <= LONE + MOST
+    assert (
+        LONE // 2 <= int((found != tensor).sum()) <= LONE + MOST
+    )  # half of them lie in the row of zeros
     assert time.monotonic() - begin < 2

@@ -30,7 +30,7 @@ def exchanged(drawn: Drawn, places: Collection[int], seed: int) -> Drawn:
     for place in places:
         tensor = tensors[place]
         if tensor.dim() and tensor.numel():
-            generator = torch.Generator(tensor.device).manual_seed(seed + place)
+            generator = torch.Generator().manual_seed(seed + place)
             tensors[place] = _exchanged(tensor, generator)
     return Drawn(tensors, drawn.arguments)
 
@@ -45,37 +45,35 @@ def _exchanged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     numbers = found.view(torch.uint8) if found.itemsize == 1 else found
     square = found.dim() > 1 and found.shape[-1] == found.shape[-2]
     symmetric = square and torch.equal(numbers, numbers.mT)
-    at = _chosen(found, generator)
+    at = tuple(axis.to(found.device) for axis in _chosen(found.shape, generator))
     free = (numbers[at] != 0) & numbers[at].isfinite()
     if numbers.dim() > 1 and not square:
         some = numbers[..., :: max(1, numbers.shape[-1] // SAMPLE)]
         free |= (some[at[:-1]] == 0).all(1)
     at = tuple(axis[free] for axis in at)
     # They change places: no value occurs twice that was unique, so what is sorted or the largest stays unambiguous.
-    order = torch.randperm(len(at[0]), generator=generator, device=found.device)
-    numbers[at] = numbers[at][order]
+    order = torch.randperm(len(at[0]), generator=generator)
+    numbers[at] = numbers[at][order.to(found.device)]
     if symmetric:
         numbers.copy_(numbers.tril() + numbers.tril(-1).mT)
     return found
 
 
-def _chosen(tensor: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """The indices of random elements, some of which lie in one line along each long axis."""
-    lone = min(LONE, max(tensor.numel() // LEAST, 1))
-    chosen = [_randomly(tensor, lone, generator)]
-    for axis, extent in enumerate(tensor.shape):
+def _chosen(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+    """The indices of random elements by axis, some of which lie in one line along each long axis.
+
+    They are few and chosen on the CPU, since a GPU would wait for each of many small steps.
+    """
+    lone = min(LONE, max(shape.numel() // LEAST, 1))
+    chosen = [_randomly(shape, lone, generator)]
+    for axis, extent in enumerate(shape):
         if extent >= SHORTEST:
-            count = min(extent // SHARE, MOST)
-            line = [index.expand(count) for index in _randomly(tensor, 1, generator)]
-            line[axis] = torch.randint(extent, (count,), generator=generator, device=tensor.device)
-            chosen.append(tuple(line))
-    places = torch.stack([*map(torch.cat, zip(*chosen, strict=True))])
-    return tuple(places.unique(dim=1))
+            line = _randomly(shape, 1, generator).repeat(1, min(extent // SHARE, MOST))
+            line[axis] = torch.randint(extent, line[axis].shape, generator=generator)
+            chosen.append(line)
+    return torch.cat(chosen, 1).unique(dim=1)
 
 
-def _randomly(
-    tensor: torch.Tensor, count: int, generator: torch.Generator
-) -> tuple[torch.Tensor, ...]:
+def _randomly(shape: torch.Size, count: int, generator: torch.Generator) -> torch.Tensor:
     """The indices of so many random elements, by axis."""
-    flat = torch.randint(tensor.numel(), (count,), generator=generator, device=tensor.device)
-    return torch.unravel_index(flat, tensor.shape)
+    return torch.stack([torch.randint(n, (count,), generator=generator) for n in shape])
