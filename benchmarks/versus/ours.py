@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 from stark.core.errors import StarkError
 from stark.core.evaluation import Effort, Evaluation
@@ -22,8 +21,8 @@ from support.candidates import PROBLEM
 from versus.cases import Case
 from versus.results import FAILED, Finding, Results
 
-LONG_BUILD = "load_inline"
-"""The route whose builds take half a minute; these are requested first."""
+ROUTES = ("load_inline", "cuda", "cpp", "triton")
+"""The ways to write a kernel, those with the longest builds first."""
 
 
 async def together(
@@ -41,13 +40,9 @@ async def together(
         finding = await _one(executor, case, problems[case.spec], effort, first=False)
         results.add("together", case, finding)
 
-    ahead, batches = schedule(cases)
     async with _FreshJudge(device, results) as executor:
         begin = time.monotonic()
-        building = [asyncio.create_task(judged(case)) for case in ahead]
-        for batch in batches:
-            await asyncio.gather(*map(judged, batch))
-        await asyncio.gather(*building)
+        await asyncio.gather(*map(judged, sorted(cases, key=lambda case: ROUTES.index(case.route))))
         results.together_s = time.monotonic() - begin
     results.save()
 
@@ -101,18 +96,6 @@ class _FreshJudge:
     async def __aexit__(self, *_: object) -> None:
         await self._executor.close()
         self._cache.cleanup()
-
-
-def schedule(cases: Sequence[Case]) -> tuple[list[Case], list[list[Case]]]:
-    """The candidates with long builds, requested first, and batches of the others by problem.
-
-    Problems with long builds come last. A judge prepares few problems at a time, so candidates are grouped by problem.
-    """
-    ahead = [case for case in cases if case.route == LONG_BUILD]
-    late = {case.spec for case in ahead}
-    rest = [case for case in cases if case.route != LONG_BUILD]
-    rest.sort(key=lambda case: (case.spec in late, case.spec))
-    return ahead, [list(batch) for _, batch in groupby(rest, key=lambda case: case.spec)]
 
 
 async def _one(

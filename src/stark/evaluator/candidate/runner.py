@@ -44,6 +44,7 @@ from stark.evaluator.candidate.program import (
 )
 from stark.evaluator.candidate.queued import Queue
 from stark.evaluator.candidate.raised import reported
+from stark.evaluator.candidate.rehearsal import rehearse
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
@@ -137,11 +138,14 @@ class Runner:
         return {}
 
     def _build(self, request: Message) -> Message:
-        """Build the program's extensions by importing its file, and print tvm-ffi's log."""
+        """Build the program's extensions by importing its file, and print tvm-ffi's log. Then `rehearse`, if asked for."""
         log = logging.getLogger("tvm_ffi")
         log.setLevel(logging.INFO)
         log.addHandler(logging.StreamHandler(sys.stdout))
-        return self._import(request)
+        answer = self._import(request)
+        if (how := request["rehearsal"]) is not None:
+            rehearse(getattr(self.module, request["class"]), Path(how["problem"]), *how["for"])
+        return answer
 
     def _attach(self, request: Message) -> Message:
         """Open the device, map the judge's memory and lock the sandbox before any of the program's code runs."""

@@ -68,7 +68,8 @@ def build(attempt: Attempt, builds: Builds, away: Received | None) -> Built:
     """Compile the candidate's kernels by importing it once, without a device. Raises Verdict."""
     attempt.sandbox = builds.layers
     with attempt.during("build", attempt.limits.build_s):
-        built = builds.build(attempt.candidate, attempt.limits, attempt.patience, away)
+        problem = attempt.request.problem.source
+        built = builds.build(attempt.candidate, attempt.limits, attempt.patience, away, problem)
     if built.error is not None:
         raise Verdict(BuildFailed(error=built.error, output=built.output))
     return built

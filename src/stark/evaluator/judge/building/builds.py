@@ -11,6 +11,7 @@ been built before: if they fit, no compiler runs, and if they do not, they are t
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from stark.core.candidate import Candidate
 from stark.core.judging import Limits
 from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.confine import Place
+from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.building.away import Wanted, fetched
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.complaints import PASSES_FAILED, first_errors
@@ -30,11 +32,13 @@ from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
-from stark.languages import language
+from stark.languages import Language, language
 
 BUILD_MEMORY_GB = 32.0
 """Memory limit of a build in gigabytes."""
 
+REHEARSAL_SHARE = 0.5
+"""Share of a build's time limit after which kernels are left to be compiled when they are called."""
 
 NO_DEVICE = (
     "active drivers ([])",
@@ -59,6 +63,11 @@ class Built:
     def source(self) -> Path:
         """The candidate's file, which only the judge writes."""
         return self.folder / "candidate.py"
+
+    @property
+    def problem(self) -> Path:
+        """The problem's file, if the candidate's kernels are compiled for it."""
+        return self.folder / "problem.py"
 
     @property
     def work(self) -> Path:
@@ -130,11 +139,16 @@ class Builds:
         return fetched(self._service, wanted, patience, self._root)
 
     def build(
-        self, candidate: Candidate, limits: Limits, patience: Patience, away: Received | None = None
+        self,
+        candidate: Candidate,
+        limits: Limits,
+        patience: Patience,
+        away: Received | None = None,
+        problem: str | None = None,
     ) -> Built:
         """Build the candidate, or return its existing build, or the one that was made away.
 
-        Raises ChildFailed if the build takes too long or needs too much memory. A compiler's
+        Kernels that would be compiled when they are called are compiled for the inputs of `problem`, its source. Raises ChildFailed if the build takes too long or needs too much memory. A compiler's
         errors are in the result.
         """
         key = self.key(candidate)
@@ -143,14 +157,19 @@ class Builds:
             return replace(built, output=built.printed.read_text())
         if away is not None:
             with suppress(Unusable, ChildFailed):
-                found = self._imported(candidate, limits, patience, away)
+                found = self._imported(candidate, limits, patience, away, problem)
                 if found.error is None:
                     return found
             patience.left_s = limits.build_s  # the candidate is not to blame
-        return self._imported(candidate, limits, patience, None)
+        return self._imported(candidate, limits, patience, None, problem)
 
     def _imported(
-        self, candidate: Candidate, limits: Limits, patience: Patience, away: Received | None
+        self,
+        candidate: Candidate,
+        limits: Limits,
+        patience: Patience,
+        away: Received | None,
+        problem: str | None,
     ) -> Built:
         """Import the candidate in a folder that is empty, or holds what was built away."""
         key = self.key(candidate)
@@ -161,6 +180,8 @@ class Builds:
         built.source.write_text(candidate.source)
         if away is not None:
             away.unpack(built.work)
+        if problem is not None:
+            built.problem.write_text(problem)
         error, output = self._import_without_device(built, candidate, limits, patience)
         if error is not None:
             error = complaint(built, error, output, candidate.source)
@@ -188,18 +209,20 @@ class Builds:
     ) -> tuple[str | None, str]:
         """Returns the error, if any, and what was printed."""
         written_in, error = language(candidate.language), None
+        rehearsal = self._rehearsal(built, written_in, limits)
         environment = written_in.environment(built.work, self._architecture)
         place = Place(
             str(built.work),
             child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
-            readable=(str(built.source),),
+            readable=(str(built.source), *([str(built.problem)] if rehearsal else [])),
             cpu_s=processor_s(limits.build_s),
             yields=self._yields,
         )
         allowed = Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)
         child = self._forkserver.fork(allowed)
         child.patience = patience
-        asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
+        asked: Message = {"do": "build", "path": str(built.source), "class": "ModelNew"}
+        asked["rehearsal"] = rehearsal
         try:
             child.ask(asked, limits.build_s)
         except ChildFailed as failure:
@@ -214,6 +237,14 @@ class Builds:
         if error is None and (too_much := folders.excess(built.work, most=KEPT_BYTES)) is not None:
             error = f"its build wrote {too_much}"
         return error, output
+
+    def _rehearsal(self, built: Built, written_in: Language, limits: Limits) -> Message | None:
+        """What a child needs to compile Triton's kernels without a device, if it can."""
+        capability = re.fullmatch(r"sm_(\d+)a?", self._architecture or "")
+        if "triton" not in written_in.preload or capability is None or not built.problem.exists():
+            return None
+        how = int(capability[1]), REHEARSAL_SHARE * limits.build_s
+        return {"problem": str(built.problem), "for": how}
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:

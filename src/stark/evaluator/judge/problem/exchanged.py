@@ -71,7 +71,8 @@ def _chosen(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
             line = _randomly(shape, 1, generator).repeat(1, min(extent // SHARE, MOST))
             line[axis] = torch.randint(extent, line[axis].shape, generator=generator)
             chosen.append(line)
-    return torch.cat(chosen, 1).unique(dim=1)
+    places: torch.Tensor = torch.cat(chosen, 1).unique(dim=1)
+    return places
 
 
 def _randomly(shape: torch.Size, count: int, generator: torch.Generator) -> torch.Tensor:

@@ -1,0 +1,130 @@
+"""Compiles a program's Triton kernels before it has a device: calls it once on tensors without memory.
+
+A kernel and the C code that launches it are compiled at the first call. That takes a third of a second, or minutes for an
+autotuned kernel, and meanwhile no other program can use the device. Here the kernels go into the program's folder.
+Whatever this call cannot do, such as ask for the number of multiprocessors, ends it: the rest is compiled later.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from stark.evaluator.candidate.program import import_file
+
+DEVICE = torch.device("cuda", 0)
+_GETTERS = {torch.Tensor.is_cuda.__get__: True, torch.Tensor.device.__get__: DEVICE}  # type: ignore[attr-defined]
+_MOVES = (torch.Tensor.cuda, torch.Tensor.to)
+
+
+def rehearse(kind: Any, problem: Path, capability: int, limit_s: float) -> None:
+    """Call a class like `ModelNew` on the problem's inputs, for a GPU of this compute capability, such as 90.
+
+    Never raises anything, and takes up to `limit_s` seconds. The process should do nothing else afterwards.
+    """
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    with suppress(BaseException):
+        _compile_only(capability)
+        _leave_dynamo_out()
+        module = import_file("problem", problem)
+        with torch.device("meta"), torch.no_grad():
+            model = kind(*module.get_init_inputs())
+            inputs = pytree.tree_map_only(torch.Tensor, _without_memory, module.get_inputs())
+        with torch.no_grad(), _AsOnDevice():
+            model(*inputs)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError
+
+
+def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("meta")
+
+
+class _AsOnDevice(TorchFunctionMode):
+    """Lets tensors without memory say that they are on a GPU, and makes those without memory that should be there."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        on_device = bool(args) and isinstance(args[0], torch.Tensor) and args[0].is_meta
+        if on_device and func in _GETTERS:
+            return _GETTERS[func]
+        if on_device and func is torch.Tensor.get_device:
+            return DEVICE.index
+        if kwargs.get("device") is not None:
+            kwargs["device"] = "meta"
+        if func in _MOVES:
+            args = tuple("meta" if isinstance(each, str | torch.device) else each for each in args)
+            func = torch.Tensor.to
+        return func(*args, **kwargs)
+
+
+class _NoDevice:
+    """What Triton asks about its device, as far as compiling needs it."""
+
+    def __init__(self, target: Any, launcher: Any) -> None:
+        self._target, self.launcher_cls = target, launcher
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        def once(
+            call: Callable[[], object], quantiles: Sequence[float], **_: object
+        ) -> list[float]:
+            call()
+            return [1.0 for _ in quantiles]
+
+        return once
+
+
+def _leave_dynamo_out() -> None:
+    """Do not import torch's compiler, which takes over a second, only because some operators ask it not to trace them."""
+    if "torch._dynamo" not in sys.modules:
+        stub: Any = ModuleType("torch._dynamo")
+        stub.disable = lambda function, *_, **__: function
+        torch._dynamo = sys.modules["torch._dynamo"] = stub
+
+
+def _compile_only(capability: int) -> None:
+    """Let Triton's kernels only be compiled when they are called. Raises ImportError without Triton."""
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.driver import CudaLauncher
+    from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    driver.set_active(_NoDevice(GPUTarget("cuda", capability, 32), CudaLauncher))
+    run = JITFunction.run
+
+    def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
+        CudaLauncher(kernel.src, kernel.metadata)
+        return kernel
+
+    def tuned(self: Any, key: Any, configs: Any, benchmark: Callable[[], None]) -> bool:
+        benchmark()
+        return False
+
+    JITFunction.run = compiled
+    Autotuner.check_disk_cache = tuned  # or the first configuration would be kept as the best
