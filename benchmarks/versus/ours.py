@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from stark.core.errors import StarkError
 from stark.core.evaluation import Effort, Evaluation
@@ -21,8 +22,12 @@ from support.candidates import PROBLEM
 from versus.cases import Case
 from versus.results import FAILED, Finding, Results
 
-ROUTES = ("load_inline", "cuda", "cpp", "triton")
-"""The ways to write a kernel, those with the longest builds first."""
+LONG_BUILD = "load_inline"
+"""The route whose builds take half a minute; these are requested first."""
+
+PROBLEMS = 3
+"""So many problems' candidates are requested at a time, so that some are built while others are judged. Of more, a GPU's
+memory does not hold the largest together."""
 
 
 async def together(
@@ -41,8 +46,15 @@ async def together(
         results.add("together", case, finding)
 
     async with _FreshJudge(device, results) as executor:
+        few = asyncio.Semaphore(PROBLEMS)
+
+        async def batch(several: Sequence[Case]) -> None:
+            async with few:
+                await asyncio.gather(*map(judged, several))
+
+        ahead, batches = schedule(cases)
         begin = time.monotonic()
-        await asyncio.gather(*map(judged, sorted(cases, key=lambda case: ROUTES.index(case.route))))
+        await asyncio.gather(*map(judged, ahead), *map(batch, batches))
         results.together_s = time.monotonic() - begin
     results.save()
 
@@ -96,6 +108,15 @@ class _FreshJudge:
     async def __aexit__(self, *_: object) -> None:
         await self._executor.close()
         self._cache.cleanup()
+
+
+def schedule(cases: Sequence[Case]) -> tuple[list[Case], list[list[Case]]]:
+    """The candidates with long builds, and batches of the others by problem. Problems with long builds come last."""
+    ahead = [case for case in cases if case.route == LONG_BUILD]
+    late = {case.spec for case in ahead}
+    rest = [case for case in cases if case.route != LONG_BUILD]
+    rest.sort(key=lambda case: (case.spec in late, case.spec))
+    return ahead, [list(batch) for _, batch in groupby(rest, key=lambda case: case.spec)]
 
 
 async def _one(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from versus import theirs
 from versus.cases import Case, cases
-from versus.ours import finding_of
+from versus.ours import finding_of, schedule
 from versus.results import FAILED, Finding, Results, read
 from versus.tables import pairs, report, summary
 
@@ -75,6 +75,14 @@ def test_a_gpu_gets_every_level_route_and_kind() -> None:
     assert {case.level for case in found} == {"level 1", "level 2", "level 3"}
     assert {case.route for case in found} == {"triton", "cuda", "load_inline"}
     assert {case.expected for case in found} == {"correct", "incorrect", "build_failed", "crashed"}
+
+
+def test_long_builds_are_asked_for_first_and_problems_stay_together() -> None:
+    inline = Case("level1/1", "load_inline", "correct")
+    beside = Case("level1/1", "cuda", "correct")
+    ahead, batches = schedule([WRONG, inline, FAST, beside, BIG])
+    assert [inline] == ahead
+    assert [[BIG], [FAST], [WRONG], [beside]] == batches
 
 
 def test_what_is_neither_build_nor_run_is_what_the_phases_leave() -> None:
