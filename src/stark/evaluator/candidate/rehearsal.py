@@ -7,8 +7,10 @@ Whatever this call cannot do, such as ask for the number of multiprocessors, end
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,28 +27,36 @@ DEVICE = torch.device("cuda", 0)
 _GETTERS = {torch.Tensor.is_cuda.__get__: True, torch.Tensor.device.__get__: DEVICE}  # type: ignore[attr-defined]
 _MOVES = (torch.Tensor.cuda, torch.Tensor.to)
 
+POLL_S = 0.01
+
 
 def rehearse(kind: Any, problem: Path, capability: int, limit_s: float) -> None:
     """Call a class like `ModelNew` on the problem's inputs, for a GPU of this compute capability, such as 90.
 
-    Never raises anything, and takes up to `limit_s` seconds. The process should do nothing else afterwards.
+    A process of its own makes the call, since a program that fails where there is no device may be right where there is one.
+    It ends after `limit_s` seconds at the latest.
     """
-    signal.signal(signal.SIGALRM, _give_up)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
-    with suppress(BaseException):
-        _compile_only(capability)
-        _leave_dynamo_out()
-        module = import_file("problem", problem)
-        with torch.device("meta"), torch.no_grad():
-            model = kind(*module.get_init_inputs())
-            inputs = pytree.tree_map_only(torch.Tensor, _without_memory, module.get_inputs())
-        with torch.no_grad(), _AsOnDevice():
-            model(*inputs)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    pid = os.fork()
+    if pid == 0:
+        with suppress(BaseException):
+            _call(kind, problem, capability)
+        os._exit(0)
+    deadline = time.monotonic() + limit_s
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
 
 
-def _give_up(*_: object) -> None:
-    raise TimeoutError
+def _call(kind: Any, problem: Path, capability: int) -> None:
+    _compile_only(capability)
+    _leave_dynamo_out()
+    module = import_file("problem", problem)
+    with torch.device("meta"), torch.no_grad():
+        model = kind(*module.get_init_inputs())
+        inputs = pytree.tree_map_only(torch.Tensor, _without_memory, module.get_inputs())
+    with torch.no_grad(), _AsOnDevice():
+        model(*inputs)
 
 
 def _without_memory(tensor: torch.Tensor) -> torch.Tensor:

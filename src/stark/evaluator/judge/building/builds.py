@@ -37,8 +37,8 @@ from stark.languages import Language, language
 BUILD_MEMORY_GB = 32.0
 """Memory limit of a build in gigabytes."""
 
-REHEARSAL_SHARE = 0.5
-"""Share of a build's time limit after which kernels are left to be compiled when they are called."""
+REHEARSAL_S, REHEARSAL_SHARE = 20.0, 0.5
+"""Seconds, and share of a build's time limit, after which kernels are left to be compiled when they are called."""
 
 NO_DEVICE = (
     "active drivers ([])",
@@ -243,7 +243,7 @@ class Builds:
         capability = re.fullmatch(r"sm_(\d+)a?", self._architecture or "")
         if "triton" not in written_in.preload or capability is None or not built.problem.exists():
             return None
-        how = int(capability[1]), REHEARSAL_SHARE * limits.build_s
+        how = int(capability[1]), min(REHEARSAL_S, REHEARSAL_SHARE * limits.build_s)
         return {"problem": str(built.problem), "for": how}
 
 
