@@ -8,20 +8,21 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from package_samples import DOUBLE, DOUBLE_CPP, HERE, kernel
+from package_samples import HERE, kernel
 
 import stark
 from stark.cli import app
+from stark.core.combined import measured_again
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.judging import Limits
 from stark.core.measurement import Speedup
 from stark.deploy.certificate import CERTIFICATE, package_folder
-from stark.deploy.verify import TOO_NOISY, Verification, agreement, averify
+from stark.deploy.verify import TOO_NOISY, TRIES, Verification, agreement, averify
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import language
 from stark.report.verification import verification_junit, verification_markdown
 from support.executor import FakeExecutor
-from support.nodes import correct, failure, measurement
+from support.nodes import correct, failure, measurement, noisy
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ async def test_a_kernel_that_fails_now_is_refused(folder: Path) -> None:
 
 async def test_a_noisy_claim_is_judged_and_gets_no_verdict(folder: Path) -> None:
     def widen(document: dict[str, Any]) -> None:
-        document["speedups"]["eager"] |= {"low": 0.5, "high": 9.0}
+        document["speedups"]["eager"] |= {"ratio": 4.0, "low": 0.5, "high": 9.0}
 
     change(folder, widen)
 
@@ -177,7 +178,7 @@ async def test_a_noisy_claim_is_judged_and_gets_no_verdict(folder: Path) -> None
 
 @pytest.mark.parametrize(("where", "name"), [("speedups", "compile"), ("cases", "eager in large")])
 async def test_any_noisy_claim_gets_no_verdict(folder: Path, where: str, name: str) -> None:
-    wide = {"reference": name.split()[0], "ratio": 50.0, "low": 30.0, "high": 90.0}
+    wide = {"reference": name.split()[0], "ratio": 50.0, "low": 1.2, "high": 90.0}
 
     def widen(document: dict[str, Any]) -> None:
         home = document if where == "speedups" else document["cases"]["large"]
@@ -230,17 +231,49 @@ async def test_a_changed_file_around_the_package_is_refused(folder: Path) -> Non
 
 
 async def test_a_noisy_measurement_decides_nothing(folder: Path) -> None:
-    noisy = correct(0.5)
-    assert isinstance(noisy, Correct)
     unsure = measurement(0.5).model_copy(update={"resolution_ms": 5.0})
-    noisy = noisy.model_copy(update={"candidate": unsure})
+    rough = correct(0.5).model_copy(update={"candidate": unsure})
 
-    found = await averify(folder, judge=judged(noisy))
+    found = await averify(folder, judge=judged(rough))
 
     assert "no verdict" == found.outcome
     assert "vs eager is too noisy now; try again while no other programs run" in found.reasons[0]
     assert "taskset -c 0" in str(found)
     assert "my_kernel: no verdict: the speedup vs eager is too noisy" in str(found)
+
+
+async def test_a_clear_measurement_confirms_a_noisy_claim_or_refuses_it(folder: Path) -> None:
+    def widen(document: dict[str, Any]) -> None:
+        document["speedups"]["eager"] |= {"low": 1.2, "high": 3.0}
+
+    change(folder, widen)
+
+    confirmed = await averify(folder, judge=judged(of_cases(correct(0.5))))
+    slower = await averify(folder, judge=judged(of_cases(correct(1.0))))
+
+    assert confirmed.confirmed, str(confirmed)
+    assert "refused" == slower.outcome, str(slower)
+
+
+async def test_noise_is_measured_again_and_said(folder: Path) -> None:
+    calm = measurement(0.5)
+    scattered = tuple(each * (3 if i % 2 else 1) for i, each in enumerate(calm.samples_ms))
+    rough = correct(0.5).model_copy(
+        update={"candidate": calm.model_copy(update={"samples_ms": scattered})}
+    )
+    found = iter([of_cases(rough), of_cases(correct(0.5)), of_cases(correct(0.5))])
+    passing = FakeExecutor(lambda _: next(found), device=HERE)
+    lasting = judged(of_cases(noisy(0.5)))
+
+    late = await averify(folder, judge=passing)
+    never = await averify(folder, judge=lasting)
+
+    assert late.confirmed, str(late)
+    assert isinstance(late.evaluation, Correct)
+    assert 2 * len(scattered) == len(late.evaluation.candidate.samples_ms)
+    assert "it was judged 2 times, since times were noisy; all count" in late.notes
+    assert "no verdict" == never.outcome
+    assert TRIES == len(lasting.promoted)
 
 
 async def test_other_versions_are_noted(folder: Path) -> None:
@@ -263,11 +296,28 @@ def interval(ratio: float, low: float, high: float) -> Speedup:
         (interval(2.0, 1.98, 2.02), interval(2.3, 2.28, 2.32), False),
         (interval(2.3, 2.28, 2.32), interval(2.0, 1.98, 2.02), False),
         (interval(4.0, 2.8, 5.4), interval(2.0, 1.4, 2.7), False),
+        (interval(2.1, 1.0, 4.0), interval(2.0, 1.98, 2.02), True),
+        (interval(4.0, 1.0, 9.0), interval(2.0, 1.98, 2.02), None),
+        (interval(4.0, 2.5, 9.0), interval(2.0, 1.98, 2.02), False),
+        (interval(2.0, 1.98, 2.02), interval(2.0, 1.3, 3.1), True),
+        (interval(2.4, 1.98, 2.42), interval(2.0, 1.1, 3.1), None),
+        (interval(4.0, 3.98, 4.02), interval(2.0, 1.3, 3.1), None),
     ],
-    ids=["another session", "slower claim", "faster claim", "doubled with wide intervals"],
+    ids=[
+        "another session",
+        "slower claim",
+        "faster claim",
+        "doubled with wide intervals",
+        "noisy claim that is right",
+        "noisy claim that may be right",
+        "noisy claim that is wrong",
+        "noisy measurement that excludes half of the claim",
+        "noisy measurement of what may be half of the claim",
+        "noisy measurement below the claim",
+    ],
 )
-def test_agreement(claim: Speedup, new: Speedup, expected: bool) -> None:
-    assert expected == agreement(claim, new)
+def test_agreement(claim: Speedup, new: Speedup, expected: bool | None) -> None:
+    assert expected is agreement(claim, new)
 
 
 @pytest.mark.parametrize("name", ["missing_folder", "stark"])
@@ -321,6 +371,58 @@ def test_the_command_has_an_exit_code_for_each_outcome(
     assert outcome in comment.read_text()
 
 
+SMOOTH = '''"""Exponential smoothing, by a matrix of weights."""
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        steps = torch.arange(x.shape[-1])
+        weights = 0.98 ** (steps - steps[:, None]).clamp(min=0)
+        return x @ weights.triu().to(x.dtype)
+
+
+def get_inputs():
+    return [torch.randn(4096, 512)]
+
+
+def get_init_inputs():
+    return []
+'''
+SMOOTH_CPP = '''import torch
+import tvm_ffi.cpp
+from torch import nn
+
+SOURCE = """
+using tvm::ffi::TensorView;
+
+void smooth(TensorView x, TensorView out) {
+  const int64_t rows = x.size(0), steps = x.size(1);
+  const float* from = static_cast<const float*>(x.data_ptr());
+  float* to = static_cast<float*>(out.data_ptr());
+  for (int64_t row = 0; row < rows; ++row) {
+    float value = 0;
+    for (int64_t i = row * steps; i < (row + 1) * steps; ++i)
+      to[i] = value = 0.98f * value + from[i];
+  }
+}
+"""
+kernels = tvm_ffi.cpp.load_inline(
+    "smooth", cpp_sources=SOURCE, functions=["smooth"], extra_cflags=["-O3"]
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        kernels.smooth(x, out)
+        return out
+'''
+"""It needs a hundredth of the arithmetic, whatever a compiler makes of the reference. All programs take milliseconds, much
+longer than an empty call, which widens intervals."""
+
+
 @pytest.fixture
 def on_one_core() -> Iterator[None]:
     """Judges use one thread then: on busy cores, threads that wait for each other make times too noisy."""
@@ -335,11 +437,11 @@ def on_one_core() -> Iterator[None]:
 @pytest.mark.judge
 @pytest.mark.skipif(language("cpp").missing() is not None, reason="no C++ compiler")
 @pytest.mark.usefixtures("on_one_core")
-async def test_a_real_judge_confirms_its_own_claim_and_refuses_a_doubled_one(
+async def test_a_real_judge_confirms_its_own_claim_and_no_doubled_one(
     tmp_path: Path,
 ) -> None:
-    made = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp")
-    executor = open_executor("local", Limits(timing_budget_s=0.3))
+    made = kernel(problem=SMOOTH, source=SMOOTH_CPP, language="cpp")
+    executor = open_executor("local", Limits(timing_budget_s=1.0))
     try:
         claimed = await judged_kernel(made, executor)
         true = await averify(claimed.export(tmp_path / "true"), judge=executor)
@@ -351,20 +453,25 @@ async def test_a_real_judge_confirms_its_own_claim_and_refuses_a_doubled_one(
     assert isinstance(found, Correct), str(true)
     doubled = await averify(folder, judge=FakeExecutor(lambda _: found, device=found.device))
 
-    if any(each.too_noisy for found in (true, doubled) for each in found.measured.values()):
-        pytest.skip("this machine is too busy to measure a speedup")
+    assert claimed.speedup.low > 3, str(claimed.speedup)
     assert true.confirmed, str(true)
-    assert "refused" == doubled.outcome, str(doubled)
+    assert not doubled.confirmed, str(doubled)
+    if not any(each.too_noisy for each in (*true.claimed.values(), *true.measured.values())):
+        assert "refused" == doubled.outcome, str(doubled)
 
 
 async def judged_kernel(made: stark.Kernel, executor: Executor) -> stark.Kernel:
-    """The kernel with what a judge on this machine says of it."""
+    """The kernel with what a judge on this machine says of it, asked again while that is too noisy."""
     contents = made.contents
     reference = await executor.describe(contents.problem)
     evaluation = await executor.evaluate(contents.problem, contents.candidate, "promote")
     assert isinstance(evaluation, Correct), evaluation
-    if evaluation.speedup_vs("eager").too_noisy:
-        pytest.skip("this machine is too busy to measure a speedup")
+    for _ in range(TRIES):
+        if not any(evaluation.speedup_vs(name).too_noisy for name in evaluation.references):
+            break
+        again = await executor.evaluate(contents.problem, contents.candidate, "promote")
+        assert isinstance(again, Correct), again
+        evaluation = measured_again(evaluation, again)
     return kernel(
         problem=contents.problem.source,
         source=contents.candidate.source,

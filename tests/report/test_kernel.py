@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 from report_samples import CANDIDATE, CPU, PROBLEM, RUN, node_of_source, reference
 
+from stark.core.candidate import Candidate
 from stark.core.problem import Problem
 from stark.core.python import bindings
 from stark.report.kernel import facts, kernel_file
@@ -287,11 +288,28 @@ def test_what_the_judge_refuses_differs(pair: Pair, kernel: Path) -> None:
         runpy.run_path(str(kernel), run_name="__main__")
 
 
-def test_compilers_for_gpus_are_left_out_for_a_cpu() -> None:
+@pytest.mark.parametrize(
+    ("language", "source", "expected"),
+    [
+        ("cpp", CANDIDATE, "torch 2.13.0, compilers c++ 13.2, ninja 1.11"),
+        ("pytorch", CANDIDATE, "torch 2.13.0"),
+        (
+            "pytorch",
+            f"{CANDIDATE}\nfast = torch.compile(ModelNew())\n",
+            "torch 2.13.0, compilers c++ 13.2, ninja 1.11",
+        ),
+    ],
+    ids=["C++", "PyTorch", "torch.compile"],
+)
+def test_only_compilers_that_the_kernel_needs_are_stated(
+    language: str, source: str, expected: str
+) -> None:
     tools = "c++ 13.2, Build cuda_12.9.r12.9/compiler.1, ninja 1.11, triton 3.5"
-    versions = {"torch": "2.13.0", "compilers": tools}
+    versions = {"torch": "2.13.0", "compilers": tools, "languages": "cpp, pytorch"}
     found = reference().model_copy(update={"versions": versions})
+    node = node_of_source(source)
+    made = node.model_copy(update={"candidate": Candidate(language=language, source=source)})
 
-    stated = dict(facts(RUN, node_of_source(CANDIDATE), found))
+    stated = dict(facts(RUN, made, found))
 
-    assert "torch 2.13.0, compilers c++ 13.2, ninja 1.11" == stated["Versions"]
+    assert expected == stated["Versions"]

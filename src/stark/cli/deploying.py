@@ -36,7 +36,7 @@ def export(run: str, folder: Path, attempt: int | None, settings: Settings) -> N
     claims = kernel.contents.certificate.claims
     if noisy := [name for name, claim in claims.items() if claim.too_noisy]:
         consoles.say(
-            f"The speedup vs {noisy[0]} was too noisy, so `stark verify` can give no verdict; search again while no other "
+            f"The speedup vs {noisy[0]} was too noisy, so `stark verify` may give no verdict; search again while no other "
             f"programs run{or_on_one_core(kernel.evaluation.device)}."
         )
 

@@ -1,4 +1,4 @@
-"""The references and the evaluations of a problem's cases as one reference and one evaluation."""
+"""The references and the evaluations of a problem's cases, and repeated evaluations, as one reference and one evaluation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from stark.core.cases import Weighing
 from stark.core.evaluation import Accuracy, Correct, EvaluationBase, Phase, Untimed
+from stark.core.measurement import Measurement
 from stark.core.precision import CLASSES, Precision
 from stark.core.reference import Reference
 
@@ -54,6 +55,29 @@ def correct_over(weighing: Weighing, cases: Mapping[str, Correct]) -> Correct:
         ),
     }
     return main.model_copy(update=changes)
+
+
+def measured_again(earlier: Correct, later: Correct) -> Correct:
+    """The later evaluation of a candidate with the times of both, in every case: more samples narrow the intervals."""
+    references = {
+        name: _with_samples(earlier.references[name], each)
+        for name, each in later.references.items()
+        if name in earlier.references
+    }
+    changes = {
+        "candidate": _with_samples(earlier.candidate, later.candidate),
+        "references": references,
+        "cases": {name: measured_again(earlier.cases[name], c) for name, c in later.cases.items()},
+    }
+    return later.model_copy(update=changes)
+
+
+def _with_samples(earlier: Measurement, later: Measurement) -> Measurement:
+    changes = {
+        "samples_ms": earlier.samples_ms + later.samples_ms,
+        "resolution_ms": max(earlier.resolution_ms, later.resolution_ms),
+    }
+    return later.model_copy(update=changes)
 
 
 def untimed_over(cases: Mapping[str, Untimed]) -> Untimed:

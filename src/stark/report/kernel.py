@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from string import Template
 
+from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct
 from stark.core.node import Node
 from stark.core.python import bindings, parse_python
@@ -117,7 +118,7 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     if not correct.cases:
         yield "Latency", _latency(correct)
     yield "Device", f"{device.name} ({device.architecture})"
-    yield "Versions", ", ".join(_versions(reference))
+    yield "Versions", ", ".join(_versions(reference, node.candidate))
     imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
     packages = ", ".join(sorted(imported - sys.stdlib_module_names))
     yield "Language", f"{node.candidate.language}; imports {packages}"
@@ -141,10 +142,15 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     yield "Gradients", _VERIFIED if run.problem.declared.backward else unverified
 
 
-def _versions(reference: Reference) -> Iterator[str]:
-    """The judge's versions. A CPU kernel was not built with the compilers for GPUs that the machine has, too."""
+def _versions(reference: Reference, candidate: Candidate) -> Iterator[str]:
+    """The judge's versions, without those of compilers that did not build the kernel: for GPUs if it is for a CPU, and
+    all of them if it calls PyTorch alone.
+    """
+    uncompiled = candidate.language == "pytorch" and "torch.compile" not in candidate.source
     for name, its in reference.versions.items():
         parts = its.split(", ")
+        if name == "languages" or (name == "compilers" and uncompiled):
+            continue
         if name == "compilers" and reference.device.kind == "cpu":
             parts = [part for part in parts if not part.startswith(_FOR_GPUS)]
         yield f"{name} {', '.join(parts)}"
