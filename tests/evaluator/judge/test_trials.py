@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError
+from stark.core.evaluation import Effort
 from stark.core.precision import DEFAULT, Precision
 from stark.core.problem import Problem
 from stark.evaluator.judge import expectations, room, trials
@@ -18,7 +19,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import CONSTANTS, EXCHANGED, FLOATS, REGIMES
 from stark.evaluator.judge.problem.twin import Twin
-from stark.evaluator.judge.trial import Trial
+from stark.evaluator.judge.trial import WAYS, Trial
 from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trials
 from support.nodes import CPU
 
@@ -79,6 +80,22 @@ def test_a_search_tries_as_many_regimes_as_it_has_time_for(
         trial.regime for trial in found.for_effort("search")
     ]
     assert found.nominal == list(found.for_effort("race")), "its winner is verified on the others"
+
+
+def test_only_a_search_of_a_large_problem_has_no_time_for_some_ways_of_calling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ways(effort: Effort) -> list[str]:
+        found = made_ready(f"{SOURCE}\nBACKWARD = True\n", tmp_path).trials
+        return [trial.mode for trial in found.for_effort(effort) if trial.mode is not None]
+
+    monkeypatch.setattr(trials, "MODES_S", 0.0)
+    small = ways("search")
+    monkeypatch.setitem(room.CPU_BYTES, "expected", 1 << 10)
+
+    assert list(WAYS) == small
+    assert ["early"] == ways("search")
+    assert list(WAYS) == ways("promote")
 
 
 def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answer(

@@ -64,8 +64,8 @@ UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
 outputs may be known already, which saves time."""
 
 MODES_S = 1.0
-"""Seconds for the other ways of calling (`candidate/backward.py`) in a search, at least one of which is tried. A final check
-tries all."""
+"""Seconds for the other ways of calling (`candidate/backward.py`) of a large problem in a search, at least one of which is
+tried. Otherwise all are: the clock of a busy machine must not decide what a candidate is held to."""
 
 WITH_ONE_FORWARD = ("early", "transposed", "expanded", "twice")
 """The modes of a problem that changes inputs in place, which a second forward would change again."""
@@ -258,12 +258,12 @@ class Trials:
         """Yield a trial for each way of calling, if gradients are judged."""
         if self._program.differentiation is None:
             return
-        begin = time.monotonic()
+        begin, limited = time.monotonic(), effort == "search" and not self._keeps_all
         for mode in WITH_ONE_FORWARD if self._program.changes else WAYS:
             trial = replace(self.nominal[-1], mode=mode)
             if self._is_fit(mode, trial):
                 yield trial
-            if effort == "search" and time.monotonic() - begin > MODES_S:
+            if limited and time.monotonic() - begin > MODES_S:
                 return
 
     def _is_fit(self, mode: str, trial: Trial) -> bool:
