@@ -138,3 +138,13 @@ def test_near_the_roofline_is_at_most_5_percent_off_on_either_side(
     assert pytest.approx(headroom) == found.headroom
     assert math.ceil(100 * headroom - 1e-6) == found.headroom_percent
     assert near == found.near_roofline
+
+
+def test_a_roofline_that_is_not_confirmed_counts_for_nothing() -> None:
+    near = correct(0.0104)
+    unsure = ROOFLINE.model_copy(update={"is_confirmed": False})
+    found = near.model_copy(update={"roofline": unsure})
+
+    assert near.near_roofline
+    assert not found.near_roofline
+    assert found.roofline_fraction is None

@@ -105,6 +105,15 @@ def test_an_eager_time_below_the_roofline_is_explained() -> None:
     assert "times that" not in text
 
 
+def test_a_roofline_that_is_not_confirmed_is_unknown() -> None:
+    unsure = ROOFLINE.model_copy(update={"compute_ms": 0.2, "is_confirmed": False})
+
+    text = reference_text(REFERENCE.model_copy(update={"roofline": unsure}))
+
+    assert "the roofline is unknown: too few judges have measured this peak yet" in text
+    assert "times that" not in text
+
+
 def test_the_allowed_error_is_stated_in_the_type_of_each_output() -> None:
     outputs = [TensorSpec(shape=(8,), dtype=name) for name in ("bfloat16", "bfloat16", "int64")]
     mixed = {"outputs": tuple(outputs), "error_budgets": (4e-3, 4e-3, None)}

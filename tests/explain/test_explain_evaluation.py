@@ -9,6 +9,7 @@ from stark.explain.evaluation import (
     explain,
     measured,
     reason,
+    roofline_share,
     speedup_text,
     verdict,
 )
@@ -175,6 +176,15 @@ def test_a_noisy_measurement_supports_no_verdict() -> None:
 
     assert "2.00x vs eager [0.00, 2002.00], too noisy" == verdict(noisy)
     assert evidence(noisy).startswith(f"correct, 0.5 ms: {verdict(noisy)}\n")
+
+
+def test_no_share_is_told_of_a_roofline_that_is_not_confirmed() -> None:
+    found = correct(0.5)
+    unsure = {"roofline": found.roofline.model_copy(update={"is_confirmed": False})}
+    text = evidence(found.model_copy(update=unsure))
+
+    assert "roofline unknown: too few judges have measured this bandwidth yet" in text
+    assert "unknown" == roofline_share(found.model_copy(update=unsure))
 
 
 def test_a_time_below_the_roofline_is_called_doubtful() -> None:

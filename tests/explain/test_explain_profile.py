@@ -72,6 +72,15 @@ def test_every_bottleneck_in_words(profiled: Profiled, text: str) -> None:
     assert text == bottleneck_text(profiled)
 
 
+def test_no_share_of_rates_that_are_not_confirmed_is_told() -> None:
+    unsure = roofline(0.81, 0.2).model_copy(update={"is_confirmed": False})
+    (first, second, *_) = profile_lines(on_gpu((step(launched=launch()),), unsure))
+
+    assert "memory-bound: an unknown share of the measured bandwidth" in first
+    assert "GB/s (an unknown share)" in second
+    assert "%" not in first
+
+
 def test_a_little_more_bandwidth_does_not_turn_the_words_round() -> None:
     """Whatever takes most comes first; both parts stand on both sides of the threshold."""
     below, above = (

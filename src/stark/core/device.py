@@ -31,10 +31,14 @@ class Device(Frozen):
     """Measured: bytes read plus bytes written by a large copy."""
 
     bandwidths_gb_s: dict[int, float] = Field(default_factory=dict)
-    """The same on a CPU by the number of bytes moved, since caches hold fewer bytes; empty for a GPU."""
+    """The same for a CPU's caches, by the number of bytes moved: the largest is all that they hold. Empty for a GPU."""
 
     peak_tflop_s: dict[str, float]
     """Measured by a large matrix product in each arithmetic: `fp32`, `tf32`, `bf16`."""
+
+    unconfirmed: tuple[str, ...] = ()
+    """The rates of a CPU that too few judges have measured: an arithmetic, a number of bytes, or `MEMORY`. Other programs,
+    and in a virtual machine its neighbours, may have slowed each of these measurements down."""
 
     launch_us: float | None = None
     """Measured cost of launching one empty kernel from PyTorch; None for a CPU."""
@@ -63,6 +67,10 @@ class Device(Frozen):
     def launch_ms(self) -> float:
         """`launch_us` in milliseconds; 0 for a CPU."""
         return (self.launch_us or 0.0) / 1e3
+
+
+MEMORY = "memory"
+"""Names `bandwidth_gb_s` among the rates."""
 
 
 COMPARABLE = ("cuda", "driver", "torch", "compilers")
@@ -104,6 +112,9 @@ class Roofline(Frozen):
     own_compute_ms: float
     """All operations at the measured peaks of the reference's arithmetic."""
 
+    is_confirmed: bool = True
+    """Whether enough judges have measured the rates that set the time (see `Device.unconfirmed`)."""
+
     @property
     def bound(self) -> Literal["memory", "compute"]:
         """Whether memory traffic or arithmetic takes longer."""
@@ -113,3 +124,11 @@ class Roofline(Frozen):
     def floor_ms(self) -> float:
         """The roofline's time. A kernel can be faster if its data stays in a cache or if it does less arithmetic."""
         return max(self.memory_ms, self.compute_ms)
+
+    def is_beaten_by(self, latency_ms: float) -> bool:
+        """Whether a time is below the roofline by more than the roofline's uncertainty."""
+        return latency_ms < (1 - NEAR) * self.floor_ms
+
+    def is_known(self, fastest_ms: float) -> bool:
+        """Whether it can be relied on, if the fastest program takes so long."""
+        return self.is_confirmed and not self.is_beaten_by(fastest_ms)

@@ -221,11 +221,11 @@ class Correct(EvaluationBase):
 
     @property
     def roofline_is_known(self) -> bool:
-        """False if the candidate or eager mode is faster than the roofline, which is then no bound; in any case."""
+        """False if it is not confirmed, or the candidate or eager mode is faster, so that it is no bound; in any case."""
         if self.weighing is not None:
             return all(each.roofline_is_known for each in self.cases.values())
         times_ms = [self.latency_ms, *(each.latency_ms for each in self.references.values())]
-        return not beats_roofline(self.roofline, min(times_ms))
+        return self.roofline.is_known(min(times_ms))
 
     @property
     def roofline_fraction(self) -> float | None:
@@ -279,11 +279,6 @@ class Correct(EvaluationBase):
         if self.weighing is not None:
             return self.cases[least(self.speedups_vs())].bound
         return "launch" if self.device.launch_ms > self.roofline.floor_ms else self.roofline.bound
-
-
-def beats_roofline(roofline: Roofline, latency_ms: float) -> bool:
-    """Whether a time is below the roofline by more than the roofline's uncertainty."""
-    return latency_ms < (1 - NEAR) * roofline.floor_ms
 
 
 class Untimed(EvaluationBase):

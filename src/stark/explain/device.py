@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stark.core.device import Device, Roofline
-from stark.core.evaluation import beats_roofline
 from stark.core.precision import Precision
 from stark.core.reference import Reference, TensorSpec
-from stark.explain.evaluation import bound_text, faster_than, objective_text
+from stark.explain.evaluation import bound_text, objective_text, why_unknown
 from stark.explain.numbers import counted
 from stark.explain.profile import profile_lines
 
@@ -112,8 +111,8 @@ def _roofline_facts(roofline: Roofline, eager_ms: float, device: Device) -> Iter
     if not roofline.floor_ms:
         yield "no roofline is known"
         return
-    if beats_roofline(roofline, eager_ms):
-        yield f"the roofline is unknown: eager mode is {faster_than(roofline)}"
+    if not roofline.is_known(eager_ms):
+        yield f"the roofline is unknown: {why_unknown(roofline, 'eager mode')}"
         return
     yield (
         f"so the roofline is about {roofline.floor_ms:.4g} ms, {bound_text(roofline)}; eager is "

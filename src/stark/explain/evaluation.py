@@ -19,7 +19,6 @@ from stark.core.evaluation import (
     Rejected,
     TimedOut,
     Unusable,
-    beats_roofline,
 )
 from stark.core.measurement import Measurement, Speedup
 from stark.core.reference import Reference
@@ -273,8 +272,8 @@ def roofline_text(correct: Correct) -> str:
         return "; ".join(f"{case}: {roofline_text(each)}" for case, each in correct.cases.items())
     roof, share = correct.roofline, correct.roofline_fraction
     if share is None:
-        own = beats_roofline(roof, correct.latency_ms)
-        return f"roofline unknown: {'the kernel' if own else 'a reference'} is {faster_than(roof)}"
+        own = roof.is_beaten_by(correct.latency_ms)
+        return f"roofline unknown: {why_unknown(roof, 'the kernel' if own else 'a reference')}"
     limit = f"estimate {roof.floor_ms:.4g} ms"
     if correct.bound == "launch":
         launch = f"launching one kernel costs {correct.device.launch_ms:.4g} ms"
@@ -296,7 +295,15 @@ def roofline_share(correct: Correct) -> str:
     return "unknown" if share is None else f"{share:.0%}"
 
 
-def faster_than(roofline: Roofline) -> str:
+def why_unknown(roofline: Roofline, faster: str) -> str:
+    """Why the roofline is unknown, if not because it is not confirmed, then because the program `faster` is."""
+    if not roofline.is_confirmed:
+        rate = "bandwidth" if roofline.bound == "memory" else "peak"
+        return f"too few judges have measured this {rate} yet, which other programs may have slowed down"
+    return f"{faster} is {_faster_than(roofline)}"
+
+
+def _faster_than(roofline: Roofline) -> str:
     """That a time is below the estimate of the roofline, and the likely reasons. Follows `is`."""
     memory = roofline.bound == "memory"
     cause = (

@@ -71,8 +71,9 @@ def _bound(profiled: Profiled) -> str:
     memory = kind == "memory"
     of = "bandwidth, every byte counted once" if memory else f"{profiled.arithmetic} peak"
     cause = "its data stays in a cache" if memory else "it uses lower-precision arithmetic"
-    doubt = f"; {cause}, or a measurement is off" if _share(share) == OVER else ""
-    return f"{bound}: {_share(share)} of the measured {of}{doubt}"
+    shown = _share(share, profiled)
+    doubt = f"; {cause}, or a measurement is off" if shown == OVER else ""
+    return f"{bound}: {shown} of the measured {of}{doubt}"
 
 
 def _reason(profiled: Profiled, found: Bottleneck) -> Iterator[str]:
@@ -172,16 +173,18 @@ def step_lines(profile: Profile) -> Iterator[str]:
         yield f"- {rest:.0%} everything else"
 
 
-def _share(share: float) -> str:
+def _share(share: float, profiled: Profiled) -> str:
     """A share of a measured peak. One far above 1 says only that the peak does not bound this program."""
+    if not profiled.roofline.is_confirmed:
+        return "an unknown share"
     return OVER if share > 1 + NEAR else f"{share:.0%}"
 
 
 def _use(profiled: Profiled) -> str:
     """How much of the bandwidth and of the arithmetic the whole call uses."""
-    text = f"{_share(profiled.memory_share)} of the measured bandwidth"
+    text = f"{_share(profiled.memory_share, profiled)} of the measured bandwidth"
     if profiled.roofline.flops:
-        text += f" and {_share(profiled.compute_share)} of the {profiled.arithmetic} peak"
+        text += f" and {_share(profiled.compute_share, profiled)} of the {profiled.arithmetic} peak"
     return text
 
 
@@ -189,10 +192,12 @@ def _achieved(profiled: Profiled) -> str:
     """Achieved bandwidth and arithmetic rate, and how busy the GPU or the cores are during the call."""
     roof, profile = profiled.roofline, profiled.profile
     bandwidth = roof.least_bytes / profiled.latency_ms / 1e6
-    parts = [f"{bandwidth:.3g} GB/s ({_share(profiled.memory_share)})"]
+    parts = [f"{bandwidth:.3g} GB/s ({_share(profiled.memory_share, profiled)})"]
     if roof.flops:
         rate = roof.flops / profiled.latency_ms / 1e9
-        parts.append(f"{rate:.3g} TFLOP/s {profiled.arithmetic} ({_share(profiled.compute_share)})")
+        parts.append(
+            f"{rate:.3g} TFLOP/s {profiled.arithmetic} ({_share(profiled.compute_share, profiled)})"
+        )
     if profiled.idle_share is not None:
         parts.append(f"no kernel in {profiled.idle_share:.0%} of the call")
         parts.append(f"{profile.own_share:.0%} of kernel time in custom kernels")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stark.core.evaluation import beats_roofline
 from stark.core.measurement import Speedup
 from stark.core.node import Node
 from stark.core.plan import first_sentence, short_name
@@ -14,7 +13,7 @@ from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
 from stark.core.tuning import Change, Tuning
 from stark.core.usage import Budget, Estimate, Spent
-from stark.explain.evaluation import bound_text, faster_than, objective_text
+from stark.explain.evaluation import bound_text, objective_text, why_unknown
 from stark.explain.numbers import counted, listed, milliseconds
 
 STEP_WORDS = {
@@ -191,8 +190,8 @@ def reference_line(reference: Reference) -> str:
     roof, latency_ms = reference.roofline, reference.eager.latency_ms
     timed = ", forward with backward" if reference.backward else ""
     eager = f"{milliseconds(latency_ms)} in eager mode{timed}"
-    if beats_roofline(roof, latency_ms):
-        return f"{eager}; roofline unknown: eager mode is {faster_than(roof)}"
+    if not roof.is_known(latency_ms):
+        return f"{eager}; roofline unknown: {why_unknown(roof, 'eager mode')}"
     return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({bound_text(roof)})"
 
 

@@ -16,9 +16,8 @@ from stark.capturing.calls.repeating import unchanged
 from stark.capturing.described import kind_of
 from stark.core.device import Device
 from stark.core.errors import UsageError
+from stark.evaluator.judge import rates
 from stark.evaluator.judge.building.cache import cache_folder
-from stark.evaluator.judge.machine import best_known
-from stark.evaluator.judge.problem.peaks import measure_device
 from stark.explain.numbers import listed
 from stark.regions.clocks import HostClock, clock_of
 from stark.regions.compiling import Example, Examples, compile_gain
@@ -88,7 +87,7 @@ def hotspots(
 @lru_cache
 def measured(device: torch.device) -> Device:
     """The device's bandwidth and peaks, measured once in a process; judges on this machine may know higher ones."""
-    return best_known(measure_device(device), cache_folder())
+    return rates.measured(device, cache_folder())
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 
 from stark.capturing.structure import structure_of
 from stark.core.device import Device
-from stark.evaluator.judge.problem.roofline import bandwidth_of
+from stark.evaluator.judge.problem.roofline import traffic
 from stark.regions.counting import Counted, Counting
 from stark.regions.cut import Call, walk
 from stark.regions.timing import TimedCall
@@ -100,8 +100,6 @@ def _pairs(
 
 def floor_s(work: Counted, device: Device) -> float:
     """The least seconds for the work of one call: the roofline in the arithmetic that the call uses, or one launch."""
-    bandwidth = device.bandwidth_gb_s
-    if device.kind == "cpu":
-        bandwidth = bandwidth_of(device, work.least_bytes)
+    memory_ms, _ = traffic(work.least_bytes, device)
     compute_s = sum(flops / device.peak_tflop_s[kind] / 1e12 for kind, flops in work.flops.items())
-    return max(work.least_bytes / bandwidth / 1e9, compute_s, device.launch_ms / 1e3)
+    return max(memory_ms / 1e3, compute_s, device.launch_ms / 1e3)

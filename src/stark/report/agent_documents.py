@@ -83,12 +83,13 @@ def problem_document(
     problem: Problem, reference: Reference, language: str | None = None
 ) -> ProblemDocument:
     """The document of a problem; with the guide of `language`, if there is one."""
+    roof = reference.roofline
     return ProblemDocument(
         problem=problem.name,
         summary=problem_text(reference),
         languages=runnable(reference),
         latency_ms=reference.latency_ms,
-        roofline_ms=reference.roofline.floor_ms or None,
+        roofline_ms=roof.floor_ms or None if roof.is_known(reference.eager.latency_ms) else None,
         reference=reference,
         guide=None if language is None else guide_text(reference, language),
     )

@@ -92,7 +92,7 @@ def roofline_point(attempt: int, evaluation: Evaluation) -> RooflinePoint | None
 
 
 def _known(roof: Roofline) -> bool:
-    return roof.floor_ms > 0 and roof.least_bytes > 0
+    return roof.is_confirmed and roof.floor_ms > 0 and roof.least_bytes > 0
 
 
 def _point(

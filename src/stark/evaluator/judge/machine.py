@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from stark.core.base import digest
 from stark.core.device import Device, device_class
+from stark.evaluator.judge import rates
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.problem.peaks import measure_device, synchronize
+from stark.evaluator.judge.problem.peaks import synchronize
 from stark.languages import LANGUAGES, ready_for
 
 
@@ -65,30 +63,7 @@ def measure(device: torch.device, cache: Path) -> Machine:
     found_tools = dict.fromkeys(filter(None, (tool.found() for tool in tools)))
     versions["compilers"] = ", ".join(found_tools)
     versions["languages"] = ", ".join(ready_for("cuda" if device.type == "cuda" else "cpu"))
-    found = measure_device(device, first=not (cache / "devices").exists())
-    return Machine(device, best_known(found, cache), versions)
-
-
-def best_known(found: Device, cache: Path) -> Device:
-    """The device with the highest rates that any judge of this user has measured: other programs may slow one down."""
-    name = digest(found.name, str(found.processors), str(found.threads), torch.__version__)
-    path = cache / "devices" / f"{name}.json"
-    try:
-        before = Device.model_validate_json(path.read_text())
-    except (OSError, ValueError):  # the first judge, or a file of another version
-        before = found
-    best: dict[str, object] = {"bandwidth_gb_s": max(found.bandwidth_gb_s, before.bandwidth_gb_s)}
-    for field in ("bandwidths_gb_s", "peak_tflop_s"):
-        known = getattr(before, field)
-        pairs = getattr(found, field).items()
-        best[field] = {key: max(rate, known.get(key, 0.0)) for key, rate in pairs}
-    highest = found.model_copy(update=best)
-    with suppress(OSError):  # then later judges do not know
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(highest.model_dump_json())
-        part.replace(path)
-    return highest
+    return Machine(device, rates.measured(device, cache), versions)
 
 
 def use(device: torch.device) -> None:

@@ -14,9 +14,9 @@ from stark.evaluator.judge.problem.roofline import (
     _allows_tf32,
     _rate,
     admitted,
-    bandwidth_of,
     implausible,
     roofline,
+    traffic,
 )
 from support.nodes import CPU
 
@@ -143,13 +143,45 @@ def test_the_fastest_arithmetic_that_is_accurate_enough_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moved", "expected"), [(1 << 10, 90.0), (3 << 19, 90.0), (1 << 24, 40.0), (1 << 30, 40.0)]
+    ("moved", "expected_ms", "expected"),
+    [
+        (1 << 10, (1 << 10) / 90e6, {"1048576"}),
+        (3 << 19, (3 << 19) / 90e6, {"1048576"}),
+        (1 << 26, (1 << 26) / 60e6, {"67108864"}),
+        ((1 << 26) + 40_000_000, (1 << 26) / 60e6 + 1.0, {"67108864", "memory"}),
+        (0, 0.0, set()),
+    ],
 )
-def test_a_cpus_bandwidth_is_that_of_the_sizes_around_a_problem(
-    moved: int, expected: float
+def test_what_fits_in_a_cpus_caches_moves_at_their_bandwidth_and_the_rest_at_the_memorys(
+    moved: int, expected_ms: float, expected: set[str]
 ) -> None:
-    measured = {1 << 16: 50.0, 1 << 20: 90.0, 1 << 22: 40.0, 1 << 26: 10.0}
+    measured = {1 << 16: 50.0, 1 << 20: 90.0, 1 << 22: 40.0, 1 << 26: 60.0}
     sheet = CPU.model_copy(update={"bandwidths_gb_s": measured})
 
-    assert expected == bandwidth_of(sheet, moved)
-    assert CPU.bandwidth_gb_s == bandwidth_of(CPU, moved)
+    assert (pytest.approx(expected_ms), expected) == traffic(moved, sheet)
+
+
+def test_without_measured_caches_all_moves_at_the_memorys_bandwidth() -> None:
+    assert (1.0, {"memory"}) == traffic(40_000_000, CPU)
+
+
+@pytest.mark.parametrize(
+    ("unconfirmed", "flops", "expected"),
+    [
+        ((), 0, True),
+        (("memory",), 0, False),
+        (("fp32",), 0, True),
+        (("memory",), 10**9, True),
+        (("bf16",), 10**9, False),
+    ],
+)
+def test_a_roofline_is_confirmed_if_the_rates_that_set_it_are(
+    unconfirmed: tuple[str, ...], flops: int, expected: bool
+) -> None:
+    update = {"unconfirmed": unconfirmed, "peak_tflop_s": {"fp32": 0.1, "bf16": 0.6}}
+
+    found = roofline(40_000_000, {"fp32": flops}, CPU.model_copy(update=update))
+
+    assert expected == found.is_confirmed
+    assert expected == found.is_known(found.floor_ms)
+    assert not found.is_known(0.9 * found.floor_ms)

@@ -6,20 +6,33 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import torch
 
 from stark.core.device import Device
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.processes.placing import Placed, one_thread
+from stark.evaluator.judge.problem.streams import streamed_gb_s
+from stark.evaluator.judge.processes.placing import one_thread
 
-COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
+COPY_BYTES = 1 << 30
+"""Bytes that are copied to measure a GPU's bandwidth."""
 
-SIZES = [1 << power for power in range(14, 29)]
-"""Bytes that are moved to measure a CPU's bandwidth: the smaller, the nearer the cache that holds them."""
+STREAM_BYTES, PIECE_BYTES = 1 << 28, 1 << 20
+"""Bytes that are moved to measure the bandwidth of a CPU's memory, and in one call: so little that the threads' rounds
+end at about the same moment."""
+
+LEAST_BYTES = 1 << 14
+"""The smallest data whose bandwidth is measured on a CPU."""
+
+CACHED_SHARE = 0.25
+"""Share of a CPU's caches up to which their bandwidth is measured. The rest may be in use by other programs, or by other
+machines of the same host."""
+
+UNKNOWN_CACHES_BYTES = 1 << 25
+"""Taken for the size of a CPU's caches where Linux does not report it."""
 
 MATRIX = {"cuda": (1024, 8192), "cpu": (128, 512)}
 """Sizes of the matrices whose product is measured."""
@@ -31,16 +44,17 @@ REPEATS = 4
 """A measurement is repeated so often. The shortest time counts."""
 
 FIRST_S, LATER_S = 1.0, 0.1
-"""The first judge on a CPU measures each peak, and the bandwidths together, for so long: other programs slow most
-measurements down."""
+"""The first judges on a CPU measure each peak, the bandwidth, and those of its caches together, for so long: other programs
+slow most measurements down."""
 
-PAUSE_S = 0.004
+MEMORY_S = 0.3
+"""For so long any other judge measures the bandwidth of a CPU's memory."""
 
 LAUNCHES = 500
 
 
 def measure_device(device: torch.device, first: bool = True) -> Device:
-    """Measure the device: well under a second for a GPU, about one for a CPU, and one to four more the `first` time."""
+    """Measure the device: well under a second for a GPU, about one for a CPU, and one to four more if this is one of the `first`."""
     seconds = FIRST_S if first else LATER_S
     kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
     peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}
@@ -63,10 +77,6 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
             peak_tflop_s=peaks,
             launch_us=_launch_us(device),
         )
-    with _on_separate_cores():
-        bandwidth = bandwidth_now(device)
-        each_s = FIRST_S / len(SIZES) if first else 0.0
-        bandwidths = {size: bandwidth_now(device, size // 2, each_s) for size in SIZES}
     return Device(
         kind="cpu",
         name=processor.name(),
@@ -74,8 +84,8 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
         processors=len(os.sched_getaffinity(0)),
         memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
-        bandwidth_gb_s=bandwidth,
-        bandwidths_gb_s=bandwidths,
+        bandwidth_gb_s=bandwidth_now(device, FIRST_S if first else MEMORY_S),
+        bandwidths_gb_s=_cached_gb_s(FIRST_S if first else 0.0),
         peak_tflop_s=peaks,
         features=processor.features(),
         l1_kb=processor.data_cache_kb(1),
@@ -85,26 +95,26 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
     )
 
 
-def bandwidth_now(
-    device: torch.device, most_bytes: float = math.inf, patience_s: float = 0.0
-) -> float:
-    """Measure the bandwidth in GB/s, reads plus writes, with the faster of two streaming operations.
-
-    Copies at most `most_bytes`. A measurement may be too low if the machine is busy, less so with `patience_s`.
-    """
-    copied_bytes = min(COPY_BYTES[device.type], most_bytes)
-    source = torch.ones(max(int(copied_bytes) // 4, 1), device=device)
+def bandwidth_now(device: torch.device, seconds: float = MEMORY_S) -> float:
+    """Measure the memory's bandwidth in GB/s, reads plus writes; on a CPU for `seconds`, and too low if it is busy."""
+    if device.type == "cpu":
+        return streamed_gb_s(STREAM_BYTES, seconds, PIECE_BYTES)
+    source = torch.ones(COPY_BYTES // 4, device=device)
     target = torch.empty_like(source)
     kernels: list[Callable[[], object]] = [
         lambda: target.copy_(source),
         lambda: torch.clamp(source, min=0, out=target),
     ]
-    best = min(_best_s(kernel, device) for kernel in kernels)
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end:
-        time.sleep(PAUSE_S)
-        best = min(best, *(_best_s(kernel, device) for kernel in kernels))
-    return 2 * source.numel() * 4 / best / 1e9
+    return 2 * source.nbytes / min(_best_s(kernel, device) for kernel in kernels) / 1e9
+
+
+def _cached_gb_s(seconds: float) -> dict[int, float]:
+    """The bandwidth of a CPU's caches by the bytes moved, up to all that they hold."""
+    held = int(sum(processor.caches_kb().values()) * 1024) or UNKNOWN_CACHES_BYTES
+    powers = int(math.log2(max(CACHED_SHARE * held / LEAST_BYTES, 1))) + 1
+    sizes = [LEAST_BYTES << power for power in range(powers)]
+    found = {size: streamed_gb_s(size, seconds / powers) for size in sizes}
+    return found | {held: found[sizes[-1]]}
 
 
 def caches_bytes(device: Device) -> float:
@@ -163,18 +173,6 @@ def _product_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
 def _product(left: torch.Tensor) -> torch.Tensor:
     """A square matrix by itself; in int8 by its transpose, in the order of memory that cuBLAS wants."""
     return torch._int_mm(left, left.t()) if left.dtype == torch.int8 else left @ left
-
-
-@contextmanager
-def _on_separate_cores() -> Iterator[None]:
-    """Keep each of torch's threads on a core of its own meanwhile (see `Placed`)."""
-    placed = Placed(os.getpid())
-    try:
-        _product_rate(torch.device("cpu"), torch.float32, MATRIX["cpu"][1])
-        placed.settle()
-        yield
-    finally:
-        placed.loosen()
 
 
 def _launch_us(device: torch.device) -> float:

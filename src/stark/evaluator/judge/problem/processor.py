@@ -43,6 +43,11 @@ def features() -> tuple[str, ...]:
     return tuple(name for flag, name in FEATURES.items() if flag in flags)
 
 
+def is_virtual() -> bool:
+    """Whether this is a virtual machine, whose host may serve others with the same memory and caches."""
+    return "hypervisor" in _told("flags|Features").split()
+
+
 def caches_kb() -> dict[tuple[int, str, str], float]:
     """Sizes in KiB of the machine's caches that Linux reports, by level, type and the cores that share the cache."""
     found = {}

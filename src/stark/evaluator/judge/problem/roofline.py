@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from stark.core.device import Device, Roofline
+from stark.core.device import MEMORY, Device, Roofline
 from stark.core.precision import DEFAULT, Precision, looser
 from stark.evaluator.judge.problem.flops import flops_of, is_product
 from stark.evaluator.judge.problem.inputs import Drawn, Program
@@ -48,35 +48,48 @@ def roofline(
     """Compute the roofline from the reference's operations and the least bytes that it moves.
 
     `counted` are the operations by the reference's arithmetic. Each counts at the rate of the fastest arithmetic that
-    the precision admits. On a CPU, timed calls find warm caches, so the bandwidth is that for as many bytes as the
-    problem moves. On a GPU the cache is cold, so the device's measured bandwidth applies.
+    the precision admits.
     """
-    bandwidth = device.bandwidth_gb_s
-    if device.kind == "cpu":
-        bandwidth = bandwidth_of(device, least_bytes)
     own_ms: dict[str, float] = defaultdict(float)
     least_ms: dict[str, float] = defaultdict(float)
+    used: set[str] = set()
     for own, flops in counted.items():
         rates = {kind: _rate(kind, device.peak_tflop_s) for kind in admitted(own, precision)}
         fastest = max(rates, key=lambda kind: rates[kind])
+        used.add(fastest.partition("x")[0])
         own_ms[own] += flops / rates[own] / 1e9
         least_ms[fastest] += flops / rates[fastest] / 1e9
+    (memory_ms, moving), compute_ms = traffic(least_bytes, device), sum(least_ms.values())
+    setting = moving if memory_ms >= compute_ms else used
     return Roofline(
         least_bytes=least_bytes,
         flops=sum(counted.values()),
-        memory_ms=least_bytes / bandwidth / 1e6,
+        memory_ms=memory_ms,
         arithmetic=max(least_ms, key=lambda kind: least_ms[kind], default="fp32"),
-        compute_ms=sum(least_ms.values()),
+        compute_ms=compute_ms,
         own_arithmetic=max(own_ms, key=lambda kind: own_ms[kind], default="fp32"),
         own_compute_ms=sum(own_ms.values()),
+        is_confirmed=setting.isdisjoint(device.unconfirmed),
     )
 
 
-def bandwidth_of(device: Device, moved_bytes: int) -> float:
-    """The CPU's bandwidth for this many bytes: the higher of those measured with the sizes around it."""
-    known, least = device.bandwidths_gb_s, max(moved_bytes, 1)
-    around = sorted(known, key=lambda size: abs(math.log2(size / least)))
-    return max((known[size] for size in around[:2]), default=device.bandwidth_gb_s)
+def traffic(moved_bytes: int, device: Device) -> tuple[float, set[str]]:
+    """The least milliseconds in which the device moves these bytes, and the names of the rates that this time is from.
+
+    On a CPU, timed calls find warm caches: what fits there moves at the caches' bandwidth, the rest at the memory's. The
+    caches' bandwidth is the higher of those measured with the two sizes around. On a GPU the cache is cold.
+    """
+    known = device.bandwidths_gb_s
+    held = min(moved_bytes, max(known, default=0))
+    memory_ms, used = (moved_bytes - held) / device.bandwidth_gb_s / 1e6, set[str]()
+    if held < moved_bytes:
+        used.add(MEMORY)
+    if held:
+        around = sorted(known, key=lambda size: abs(math.log2(size / held)))
+        best = max(around[:2], key=lambda size: known[size])
+        memory_ms += held / known[best] / 1e6
+        used.add(str(best))
+    return memory_ms, used
 
 
 def admitted(own: str, precision: Precision) -> tuple[str, ...]:
