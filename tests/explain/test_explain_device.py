@@ -58,6 +58,13 @@ def test_a_cpu_says_what_its_kernels_can_use() -> None:
     ] == device_text(CPU.model_copy(update=known)).splitlines()
 
 
+def test_rates_that_are_not_confirmed_are_the_least_that_the_device_has() -> None:
+    text = device_text(CPU.model_copy(update={"unconfirmed": ("memory", "fp32")}))
+
+    assert "measured bandwidth at least 40 GB/s" in text
+    assert "fp32 at least 0.4 TFLOP/s" in text
+
+
 def test_a_cpus_bandwidth_is_the_one_that_the_roofline_uses() -> None:
     cpu = CPU.model_copy(update={"bandwidths_gb_s": {30_000_000: 60.0}})
     roofline = ROOFLINE.model_copy(update={"memory_ms": 0.5})

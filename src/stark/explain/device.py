@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stark.core.device import Device, Roofline
+from stark.core.device import MEMORY, Device, Roofline
 from stark.core.precision import Precision
 from stark.core.reference import Reference, TensorSpec
 from stark.explain.evaluation import bound_text, objective_text, why_unknown
@@ -83,12 +83,16 @@ def _device_facts(device: Device) -> Iterator[str]:
     if device.features:
         yield f"instruction sets: {', '.join(device.features)}"
     smaller = " with arrays far beyond the caches, more with smaller ones"
-    bandwidth = f"measured bandwidth {device.bandwidth_gb_s:.0f} GB/s{smaller if device.bandwidths_gb_s else ''}"
+    at_least = dict.fromkeys(device.unconfirmed, "at least ")
+    bandwidth = f"measured bandwidth {at_least.get(MEMORY, '')}{device.bandwidth_gb_s:.0f} GB/s{smaller if device.bandwidths_gb_s else ''}"
     yield f"memory {device.memory_gb:g} GB, {bandwidth} (read plus written)"
     caches = (("L1 data", device.l1_kb), ("L2", device.l2_kb))
     sizes = [f"{name} cache {size:g} KB per core" for name, size in caches if size]
     yield ", ".join([*sizes, f"last-level cache {device.last_level_cache_mb:.0f} MB"])
-    rates = ", ".join(f"{kind} {rate:.3g} TFLOP/s" for kind, rate in device.peak_tflop_s.items())
+    rates = ", ".join(
+        f"{kind} {at_least.get(kind, '')}{rate:.3g} TFLOP/s"
+        for kind, rate in device.peak_tflop_s.items()
+    )
     by = f" by {device.blas}" if device.blas else ""
     yield f"measured peak of a matrix product{by}: {rates}"
     if device.shared_memory_kb:

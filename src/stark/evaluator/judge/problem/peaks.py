@@ -21,8 +21,8 @@ COPY_BYTES = 1 << 30
 """Bytes that are copied to measure a GPU's bandwidth."""
 
 STREAM_BYTES, PIECE_BYTES = 1 << 28, 1 << 20
-"""Bytes that are moved to measure the bandwidth of a CPU's memory, and in one call: so little that the threads' rounds
-end at about the same moment."""
+"""The least bytes that are moved to measure the bandwidth of a CPU's memory, and those in one call: so few that the
+threads' rounds end at about the same moment."""
 
 LEAST_BYTES = 1 << 14
 """The smallest data whose bandwidth is measured on a CPU."""
@@ -98,7 +98,7 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
 def bandwidth_now(device: torch.device, seconds: float = MEMORY_S) -> float:
     """Measure the memory's bandwidth in GB/s, reads plus writes; on a CPU for `seconds`, and too low if it is busy."""
     if device.type == "cpu":
-        return streamed_gb_s(STREAM_BYTES, seconds, PIECE_BYTES)
+        return streamed_gb_s(max(STREAM_BYTES, 2 * _held_bytes()), seconds, PIECE_BYTES)
     source = torch.ones(COPY_BYTES // 4, device=device)
     target = torch.empty_like(source)
     kernels: list[Callable[[], object]] = [
@@ -110,11 +110,16 @@ def bandwidth_now(device: torch.device, seconds: float = MEMORY_S) -> float:
 
 def _cached_gb_s(seconds: float) -> dict[int, float]:
     """The bandwidth of a CPU's caches by the bytes moved, up to all that they hold."""
-    held = int(sum(processor.caches_kb().values()) * 1024) or UNKNOWN_CACHES_BYTES
+    held = _held_bytes()
     powers = int(math.log2(max(CACHED_SHARE * held / LEAST_BYTES, 1))) + 1
     sizes = [LEAST_BYTES << power for power in range(powers)]
     found = {size: streamed_gb_s(size, seconds / powers) for size in sizes}
     return found | {held: found[sizes[-1]]}
+
+
+def _held_bytes() -> int:
+    """What a CPU's caches hold."""
+    return int(sum(processor.caches_kb().values()) * 1024) or UNKNOWN_CACHES_BYTES
 
 
 def caches_bytes(device: Device) -> float:
