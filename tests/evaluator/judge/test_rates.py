@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from stark.core.device import Device
 from stark.evaluator.judge import rates
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.rates import ENOUGH, VALID_S, Rate, Rates
+from stark.evaluator.judge.rates import ENOUGH, PATIENT, VALID_S, Rate, Rates
 from support.nodes import CPU
 
 NOW_S = 1e9
@@ -61,9 +61,14 @@ def test_a_rate_is_confirmed_once_enough_judges_have_reached_it() -> None:
 
 @pytest.mark.parametrize(
     ("measured", "expected"),
-    [((10.0, 10.4), (10.4, 2)), ((10.0, 9.6), (10.0, 2)), ((10.0, 9.0), (10.0, 1))],
+    [
+        ((10.0, 10.4), (10.4, 2)),
+        ((10.0, 10.6), (10.6, 1)),
+        ((10.0, 9.1), (10.0, 2)),
+        ((10.0, 8.9), (10.0, 1)),
+    ],
 )
-def test_a_judge_reaches_a_rate_that_it_measures_within_its_uncertainty(
+def test_a_judge_that_measures_about_a_rate_has_reached_it(
     measured: tuple[float, ...], expected: tuple[float, int]
 ) -> None:
     rate = after(*measured)
@@ -83,25 +88,36 @@ def test_judges_with_one_folder_know_each_others_rates(
 ) -> None:
     asked: list[bool] = []
 
-    def measure(device: torch.device, first: bool) -> Device:
-        asked.append(first)
-        return SHEET.model_copy(update={"bandwidth_gb_s": 60.0 / len(asked)})
+    def measure(device: torch.device, long: bool) -> Device:
+        asked.append(long)
+        return SHEET.model_copy(update={"bandwidth_gb_s": 60.0 - len(asked)})
 
     monkeypatch.setattr(rates, "measure_device", measure)
+    monkeypatch.setattr(rates, "_weight", lambda device: 1)
     found = [rates.measured(torch.device("cpu"), tmp_path) for _ in range(ENOUGH + 1)]
     monkeypatch.setattr(processor, "name", lambda: "another")
     other = rates.measured(torch.device("cpu"), tmp_path)
 
-    assert [60.0] * 4 == [each.bandwidth_gb_s for each in found]
+    assert [59.0] * 4 == [each.bandwidth_gb_s for each in found]
     assert [True, True, True, False, True] == asked
-    assert 12.0 == other.bandwidth_gb_s
+    assert 55.0 == other.bandwidth_gb_s
+
+
+def test_judges_do_not_measure_long_for_ever() -> None:
+    known = Rates()
+    for judge in range(PATIENT):
+        assert known.are_doubtful
+        known = known.after(SHEET.model_copy(update={"bandwidth_gb_s": 2.0**judge}), 1, NOW_S)
+
+    assert not known.are_doubtful
+    assert ("memory",) == known.unconfirmed
 
 
 @pytest.mark.parametrize("in_the_way", ["devices", "a file that says infinity"])
 def test_a_file_that_cannot_be_used_changes_nothing(
     in_the_way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rates, "measure_device", lambda device, first: SHEET)
+    monkeypatch.setattr(rates, "measure_device", lambda device, long: SHEET)
     cpu = torch.device("cpu")
     if in_the_way == "devices":
         (tmp_path / "devices").write_text("in the way")

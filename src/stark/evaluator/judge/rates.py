@@ -20,7 +20,13 @@ from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.peaks import measure_device
 
 ENOUGH = 3
-"""A rate is confirmed once so many judges have come within `NEAR` of it."""
+"""A rate is confirmed once so many judges have reached it."""
+
+REACHED = 0.9
+"""A judge that measures this share of a rate has reached it. One that measures more than the rate by `NEAR` refutes it."""
+
+PATIENT = 10
+"""So many judges take long to measure, unless all rates are confirmed before."""
 
 VALID_S = 7 * 24 * 3600
 """A rate that no judge has reached for so long is forgotten: clocks, and a virtual machine's share of its host, change."""
@@ -42,7 +48,7 @@ class Rate(Frozen):
     def after(self, measured: float, judges: int, now_s: float) -> Rate:
         """The rate after another measurement, which counts as that of so many judges."""
         is_valid = now_s - self.reached_s <= VALID_S
-        if is_valid and measured < (1 - NEAR) * self.highest:
+        if is_valid and measured < REACHED * self.highest:
             return self
         if is_valid and measured <= (1 + NEAR) * self.highest:
             measured, judges = max(measured, self.highest), judges + self.judges
@@ -57,6 +63,16 @@ class Rates(Frozen):
 
     by_name: dict[str, Rate] = Field(default_factory=dict)
 
+    @property
+    def unconfirmed(self) -> tuple[str, ...]:
+        """The names of the rates that too few judges have reached."""
+        return tuple(name for name, rate in self.by_name.items() if rate.judges < ENOUGH)
+
+    @property
+    def are_doubtful(self) -> bool:
+        """Whether it is worth while to measure long."""
+        return self.judges == 0 or (self.judges < PATIENT and bool(self.unconfirmed))
+
     def after(self, found: Device, judges: int, now_s: float) -> Rates:
         """The rates after another judge's measurements."""
         measured = {MEMORY: found.bandwidth_gb_s, **found.peak_tflop_s}
@@ -70,13 +86,12 @@ class Rates(Frozen):
     def of(self, found: Device) -> Device:
         """The device with these rates."""
         highest = {name: rate.highest for name, rate in self.by_name.items()}
-        few = [name for name, rate in self.by_name.items() if rate.judges < ENOUGH]
         return found.model_copy(
             update={
                 "bandwidth_gb_s": highest[MEMORY],
                 "bandwidths_gb_s": {size: highest[str(size)] for size in found.bandwidths_gb_s},
                 "peak_tflop_s": {kind: highest[kind] for kind in found.peak_tflop_s},
-                "unconfirmed": tuple(few),
+                "unconfirmed": self.unconfirmed,
             }
         )
 
@@ -85,7 +100,7 @@ def measured(device: torch.device, cache: Path) -> Device:
     """Measure the device, and return it with the highest rates that judges with this folder of caches have measured."""
     path = cache / "devices" / f"{_kind(device)}.json"
     weight = _weight(device)
-    found = measure_device(device, first=_read(path).judges < ENOUGH)
+    found = measure_device(device, long=_read(path).are_doubtful)
     rates = _read(path).after(found, weight, time.time())
     with suppress(OSError):  # then later judges do not know
         path.parent.mkdir(parents=True, exist_ok=True)

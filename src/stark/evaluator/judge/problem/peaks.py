@@ -43,24 +43,24 @@ MOST_S = 0.5
 REPEATS = 4
 """A measurement is repeated so often. The shortest time counts."""
 
-FIRST_S, LATER_S = 1.0, 0.1
-"""The first judges on a CPU measure each peak, the bandwidth, and those of its caches together, for so long: other programs
-slow most measurements down."""
+LONG_S, SHORT_S = 1.0, 0.1
+"""For so long each peak, the bandwidth, and those of a CPU's caches together are measured: other programs slow most
+measurements down."""
 
 MEMORY_S = 0.3
-"""For so long any other judge measures the bandwidth of a CPU's memory."""
+"""For so long the bandwidth of a CPU's memory is measured if there is little time."""
 
 LAUNCHES = 500
 
 
-def measure_device(device: torch.device, first: bool = True) -> Device:
-    """Measure the device: well under a second for a GPU, about one for a CPU, and one to four more if this is one of the `first`."""
-    seconds = FIRST_S if first else LATER_S
+def measure_device(device: torch.device, long: bool = True) -> Device:
+    """Measure the device: well under a second for a GPU, about one for a CPU, and one to four more if it may take `long`."""
+    seconds = LONG_S if long else SHORT_S
     kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
     peaks = {name: _matrix_rate(device, dtype, seconds) for name, dtype in kinds.items()}
     peaks["int8"] = peaks["bf16"]  # bfloat16 holds these numbers exactly
     with suppress(RuntimeError):  # PyTorch has no such product
-        peaks["int8"] = _matrix_rate(device, torch.int8, LATER_S)
+        peaks["int8"] = _matrix_rate(device, torch.int8, SHORT_S)
     if device.type == "cuda":
         found = torch.cuda.get_device_properties(device)
         peaks["tf32"] = _matrix_rate(device, torch.float32, seconds, tf32=True)
@@ -84,8 +84,8 @@ def measure_device(device: torch.device, first: bool = True) -> Device:
         processors=len(os.sched_getaffinity(0)),
         memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
-        bandwidth_gb_s=bandwidth_now(device, FIRST_S if first else MEMORY_S),
-        bandwidths_gb_s=_cached_gb_s(FIRST_S if first else 0.0),
+        bandwidth_gb_s=bandwidth_now(device, LONG_S if long else MEMORY_S),
+        bandwidths_gb_s=_cached_gb_s(LONG_S if long else 0.0),
         peak_tflop_s=peaks,
         features=processor.features(),
         l1_kb=processor.data_cache_kb(1),
