@@ -33,11 +33,12 @@ LIMIT = 0.1
 
 
 def burden(kind: str, seed: int) -> None:
-    """Work and pause at random, until this process is ended."""
+    """Work and pause at random, until the benchmark has ended."""
     draw = random.Random(seed)
     source = np.ones(NUMBERS[kind])
     target = np.ones_like(source)
-    while True:
+    benchmark = multiprocessing.parent_process()
+    while benchmark is not None and benchmark.is_alive():
         end_s = time.monotonic() + draw.uniform(0, WORKS_S)
         while time.monotonic() < end_s:
             np.add(source, 1.0, out=target)
