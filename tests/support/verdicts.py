@@ -281,7 +281,7 @@ def _ratios(called: Called, expected: Sequence[ExpectedTensor]) -> tuple[float, 
     found = list(map(compare, called.results, expected))
     budgets = [each.errors.relative_rms / (each.budget or 1.0) for each in found]
     caps = [
-        each.errors.largest / (right.cap or 1.0)
+        each.errors.largest / (right.cap_in(right.terms.precision) or 1.0)
         for each, right in zip(found, expected, strict=True)
     ]
     return max(budgets), max(caps)

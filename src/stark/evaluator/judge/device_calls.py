@@ -76,9 +76,6 @@ class Visited:
     late: Counter[int] = field(default_factory=Counter)
     """By number of calls, how often it did not queue so many in time."""
 
-    calls: int = 1
-    """The number of calls in its latest visit."""
-
     host_ms: list[float] = field(default_factory=list)
     """Milliseconds that it took to queue a call."""
 

@@ -127,12 +127,12 @@ class DeviceVisits:
         if self._per_sample is None:  # a reference: a candidate's times decide only its own result
             cost_s = (time.perf_counter() - begin) / (WARMUPS - 1)
             self._per_sample = _calls_for(min(warm), cost_s, self._effort) / self._samples
-        program.calls = max(samples, round(samples * self._per_sample))
+        calls = max(samples, round(samples * self._per_sample))
         if program.child.is_reference:
             compare = None  # the first results of a visit are enough
             if program.depth == 0:
-                return [self._freely(program) for _ in range(program.calls)]
-        trials = [*(Trial.fresh() for _ in range(program.calls)), *among]
+                return [self._freely(program) for _ in range(calls)]
+        trials = [*(Trial.fresh() for _ in range(calls)), *among]
         self._random.shuffle(trials)
         pairs = zip(trials, self._some(program, trials, compare), strict=True)
         return [self._own_ms(program, call_ms) for trial, call_ms in pairs if trial not in among]

@@ -72,66 +72,41 @@ class Expectations:
         """Whether the expected outputs of all trials fit into memory."""
 
         differentiation = program.differentiation
-        self._gradients = 0 if differentiation is None else sum(differentiation.wanted.present)
-        """The number of results that are gradients."""
+        count = 0 if differentiation is None else sum(differentiation.wanted.present)
+        begin = len(signature.outputs) - len(program.state) - count
+        self._gradients = range(begin, begin + count)
+        """The results that are gradients, behind the outputs."""
 
         self._noise: frozenset[int] = frozenset()
         """The results that are gradients and nothing but rounding."""
 
-        self._masked: frozenset[int] = frozenset()
-        """The results that have infinite values or NaN on the problem's own inputs, so may have them in regimes too."""
-
-        self._layered: frozenset[int] = frozenset()
-        """The results that have far layers on the problem's own inputs, so are judged by them in regimes too."""
-
-        self._other_in_float64: frozenset[int] = frozenset()
-        """The integers and booleans that are others in float64 on the problem's own inputs, so may be in regimes too."""
-
-        self._absolute: tuple[Mapping[Precision, float], ...] = ()
-        """The RMS error of each output that passes on the problem's own inputs, for each class."""
-
-        self.error_budgets: tuple[float | None, ...] = ()
-        """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
+        self._own: dict[int, tuple[Allowed, ...]] = {}
+        """What the nominal trials allow each output, so regimes do too."""
 
         self.oracle_is_float64 = True
-        self.short_of_memory = False
-        """Whether the oracle was omitted for lack of memory."""
-
         self.warnings: tuple[str, ...] = ()
+
+    @property
+    def error_budgets(self) -> tuple[float | None, ...]:
+        """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
+        return tuple(min(each.budget for each in draws) or None for draws in self._own.values())
+
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether the oracle was omitted for lack of memory."""
+        return NO_ROOM in self.warnings
 
     def learn(self, draws: Sequence[Sequence[Allowed]]) -> None:
         """Learn from the problem's own inputs what passes on others."""
-        outputs = list(zip(*draws, strict=True))
-        self._masked, self._layered, self._other_in_float64 = (
-            frozenset(index for index, output in enumerate(outputs) if any(map(has, output)))
-            for has in (
-                lambda each: not each.is_finite,
-                lambda each: each.has_far_layers,
-                lambda each: each.is_other_in_float64,
-            )
-        )
-        self._absolute = tuple(
-            {kind: min(each.absolute[kind] for each in output) for kind in CLASSES}
-            for output in outputs
-        )
-        self.error_budgets = tuple(
-            min(each.budget for each in output) or None for output in outputs
-        )
+        self._own = dict(enumerate(zip(*draws, strict=True)))
         self.warnings += self._beyond_budget([each for draw in draws for each in draw])
-
-    @property
-    def _first_gradient(self) -> int:
-        """The place of the first gradient among the results, behind the outputs."""
-        return len(self._signature.outputs) - len(self._program.state) - self._gradients
 
     def find_noise(self, draws: Sequence[Sequence[Allowed]]) -> bool:
         """Find the gradients that are nothing but rounding. Returns whether there are any."""
-        begin = self._first_gradient
         self._noise = frozenset(
             index
-            for index, each in enumerate(zip(*draws, strict=True))
-            if begin <= index < begin + self._gradients
-            and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
+            for index in self._gradients
+            if all(draw[index].is_zero or draw[index].reference_error > NOISE for draw in draws)
         )
         return bool(self._noise)
 
@@ -151,24 +126,21 @@ class Expectations:
         for place, (exact, ours, far) in enumerate(zip(oracle or eager, eager, moves, strict=True)):
             each = replace(expect(exact, ours, terms), moves=far)
             if not bounded:
-                absolute = self._absolute[place].items() if place < len(self._absolute) else ()
+                own = self._own.get(place, ())
+                passes = {kind: min(draw.absolute[kind] for draw in own) for kind in CLASSES if own}
                 granted = {
-                    kind: min(GRANTED_SHARE * passes / each.scale, MOST_GRANTED)
-                    for kind, passes in absolute
+                    kind: min(GRANTED_SHARE * error / each.scale, MOST_GRANTED)
+                    for kind, error in passes.items()
                 }
-                each = replace(each, layered=place in self._layered, granted=granted)
+                layered = any(draw.has_far_layers for draw in own)
+                each = replace(each, layered=layered, granted=granted)
             found.append(each)
         return self._with_noise(found)
 
     def _with_noise(self, found: list[ExpectedTensor]) -> list[ExpectedTensor]:
         """Grant gradients that are nothing but rounding an error that is small beside the other gradients."""
-        if not self._noise:
-            return found
-        begin = self._first_gradient
-        largest = max(
-            (found[i].scale for i in range(begin, begin + self._gradients) if i not in self._noise),
-            default=0.0,
-        )
+        known = (found[index].scale for index in self._gradients if index not in self._noise)
+        largest = max(known, default=0.0)
         for index in self._noise:
             each = found[index]
             own, share = NOISE_FACTOR * each.eager_errors.relative_rms, largest / each.scale
@@ -216,7 +188,6 @@ class Expectations:
     def without_oracle(self, warning: str) -> None:
         """Let the reference's own outputs replace the oracle."""
         self.oracle_is_float64, self.warnings = False, (warning,)
-        self.short_of_memory |= warning == NO_ROOM
 
     def allowed(self, outputs: Sequence[ExpectedTensor]) -> list[Allowed]:
         """The error budgets of a nominal trial's outputs. Keeps no tensors."""
@@ -236,10 +207,11 @@ class Expectations:
     def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool) -> bool:
         """Whether the reference is finite and accurate; `as_own`: as accurate as on the problem's own inputs."""
         return all(
-            (index in self._other_in_float64 or is_accurate(each))
-            and (index in self._masked or each.is_finite)
+            (is_accurate(each) or any(draw.is_other_in_float64 for draw in own))
+            and (each.is_finite or not all(draw.is_finite for draw in own))
             and (not as_own or each.exact or each.eager_errors.relative_rms <= each.budget)
             for index, each in enumerate(outputs)
+            for own in [self._own.get(index, ())]
         )
 
     def _beyond_budget(self, outputs: Sequence[Allowed]) -> tuple[str, ...]:
@@ -275,5 +247,7 @@ def is_accurate(output: ExpectedTensor) -> bool:
     if output.exact:
         return differing(output.eager, output.oracle) is not None
     return not output.eager_errors.nonfinite_mismatches and output.eager_errors.relative_rms < max(
-        REGIME_ERROR_LIMIT, output.floor, output.granted.get(output.terms.precision, 0.0)
+        REGIME_ERROR_LIMIT,
+        floor_of(output.terms.precision, output.dtype),
+        output.granted.get(output.terms.precision, 0.0),
     )

@@ -47,16 +47,15 @@ class SharedSet:
         state = program.model.state_dict()
         weights, begin = lay_out(list(state.values()), WORDS_BYTES)
         drawn, count = signature.drawn, len(signature.drawn.tensors)
-        places, size = lay_out([*drawn.tensors, *drawn.state])
-        self._input_places, self._found_places = places[:count], places[count:]
+        self._places, size = lay_out([*drawn.tensors, *drawn.state])
+        self._inputs = count
         inputs_end = begin + slots * size
         plain = [
             torch.empty_like(o, memory_format=torch.contiguous_format, device="meta")
             for o in signature.returned
         ]
         output_places, output_size = lay_out(plain)
-        inputs = _repeated(self._input_places, slots, begin, size)
-        found = _repeated(self._found_places, slots, begin, size)
+        given = _repeated(self._places, slots, begin, size)
         results = _repeated(output_places, slots, inputs_end, output_size)
         self._owns_arena = arena is None
         self.arena = arena or Arena(inputs_end + slots * output_size, program.device)
@@ -86,8 +85,8 @@ class SharedSet:
             {
                 "init_arguments": program.init_arguments,
                 "arguments": signature.drawn.arguments,
-                "inputs": inputs,
-                "found": found,
+                "inputs": [places[:count] for places in given],
+                "found": [places[count:] for places in given],
                 "state": named,
                 "outputs": results,
                 "orders": self.orders,
@@ -132,7 +131,7 @@ class SharedSet:
 
     def inputs_in(self, slot_bytes: torch.Tensor) -> list[torch.Tensor]:
         """View the bytes of a slot's inputs as tensors."""
-        return [place.view(slot_bytes) for place in self._input_places]
+        return [place.view(slot_bytes) for place in self._places[: self._inputs]]
 
     def staged(self, drawn: Drawn) -> torch.Tensor:
         """These inputs as the bytes of a slot, in memory that only the judge maps."""
@@ -141,10 +140,9 @@ class SharedSet:
         return staged
 
     def _write(self, drawn: Drawn, slot_bytes: torch.Tensor) -> None:
-        places = [place.view(slot_bytes) for place in (*self._input_places, *self._found_places)]
         values = [*drawn.tensors, *self.program.found(drawn)]
-        for place, value in zip(places, values, strict=True):
-            place.copy_(value)
+        for place, value in zip(self._places, values, strict=True):
+            place.view(slot_bytes).copy_(value)
 
     def changed_input(
         self, before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]

@@ -128,7 +128,7 @@ def agreement(
         errors = measure(ours, expected.oracle, expected.scale)
         if errors.nonfinite_mismatches or not errors.relative_rms <= expected.budget:
             return "none"
-        if errors.largest <= expected.cap and _agrees_in_part(ours, expected):
+        if errors.largest <= expected.cap_in(precision) and _agrees_in_part(ours, expected):
             return "full"
     compared = compare(ours, expected)
     if compared.passes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -102,8 +102,8 @@ class Trials:
         self._ranges: dict[int, int] = {}
         """The inputs that INDICES draws anew."""
 
-        self._exchangeable: tuple[int, ...] = ()
-        """The inputs with numbers that the problem draws, of which EXCHANGED exchanges some."""
+        self._changeable: dict[str, list[int]] = {}
+        """By regime, the harshest first, the inputs that it changes, the largest first."""
 
         self._constants: dict[int, float] = {}
         """The inputs that the problem does not draw and that other trials than the nominal ones change, and by how much."""
@@ -158,31 +158,39 @@ class Trials:
         begin = time.monotonic()
         if self._signature.has_integers:
             self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
-        self._find_constants()
-        for regime in self._regimes():
+        self._changeable = self._regimes(self._find_constants())
+        for regime in self._changeable:
             self.always += self._in_regime(regime, keep=True)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
         if self._signature.has_floats:
-            self._with_floats = list(self._usable([FLOATS], keep=True))
+            self._with_floats = self._in_regime(FLOATS, keep=True)
         self._degenerate = self._null_solvers()
 
-    def _find_constants(self) -> None:
+    def _regimes(self, constants: Collection[int]) -> dict[str, list[int]]:
+        """By regime, the inputs that it changes, if `constants` are those that the problem does not draw."""
+        tensors = self._signature.drawn.tensors
+        largest = sorted(range(len(tensors)), key=lambda place: -tensors[place].numel())
+        inexact = [place for place in largest if is_inexact(tensors[place])]
+        # A part that is zero in one of several factors would lie on the branch cut of an angle, a root or a logarithm.
+        real = [place for place in inexact if not tensors[place].is_complex()]
+        found = {INDICES: [place for place in largest if place in self._ranges]}
+        found |= {regime: real if regime == "mixed" else inexact for regime in REGIMES}
+        found[EXCHANGED] = [place for place in inexact if place not in constants]
+        return {name: places for name, places in found.items() if places or name in REGIMES}
+
+    def _find_constants(self) -> list[int]:
         """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
         begin = time.monotonic()
         nominal = [self._program.with_state(self.drawn(trial)) for trial in self.nominal[:2]]
         inputs, weights = len(self._signature.drawn.tensors), variable(self._program.model)
         state = [inputs + i for i, name in enumerate(self._program.state) if name in weights]
         same = [place for place in constant(*nominal) if place < inputs or place in state]
-        self._exchangeable = tuple(
-            place
-            for place, tensor in enumerate(self._signature.drawn.tensors)
-            if is_inexact(tensor) and place not in same
-        )
         found = self._bearing({}, same, begin)
         self._constants = {place: USED * step for place, step in found.items()}
         if self._constants:
-            self.always += self._usable([CONSTANTS], keep=True)
+            self.always += self._in_regime(CONSTANTS, keep=True)
+        return same
 
     def _bearing(
         self, known: dict[int, float], places: Sequence[int], begin: float
@@ -202,10 +210,10 @@ class Trials:
         for number in range(CONSTANTS_TRIED):
             if number >= 3 and time.monotonic() - begin > CONSTANTS_S:
                 break
-            trials = list(self._usable([CONSTANTS], keep=True))
-            if not trials:
+            trial = Trial.fresh(CONSTANTS)
+            if not self._bears(trial, keep=True):
                 return False
-            self.kept.pop(trials[0], None)
+            self.kept.pop(trial, None)
         return True
 
     def for_effort(self, effort: Effort, compiled: bool = False) -> Iterator[Trial]:
@@ -225,7 +233,7 @@ class Trials:
             for _ in range(PROMOTE_DRAWS):
                 yield Trial.fresh(calls=PROMOTE_CALLS)
             tried = {trial.regime for trial in self.always}
-            for regime in self._regimes():
+            for regime in self._changeable:
                 if regime not in tried:
                     yield from self._in_regime(regime)
 
@@ -287,25 +295,6 @@ class Trials:
             )
         return self._fit[mode]
 
-    def _regimes(self) -> list[str]:
-        """The harshest first."""
-        indices = [INDICES] if self._ranges else []
-        return [*indices, *REGIMES, *([EXCHANGED] if self._exchangeable else [])]
-
-    def _changeable(self, regime: str) -> list[int]:
-        """The inputs that a regime changes, the largest first."""
-        tensors = self._signature.drawn.tensors
-        some = {INDICES: tuple(self._ranges), EXCHANGED: self._exchangeable}
-        # A part that is zero in one of several factors would lie on the branch cut of an angle, a root or a logarithm.
-        cut = regime == "mixed"
-        inexact = [
-            place
-            for place, each in enumerate(tensors)
-            if is_inexact(each) and not (cut and each.is_complex())
-        ]
-        places = some.get(regime, inexact)
-        return sorted(places, key=lambda place: -tensors[place].numel())
-
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
         trial = simple(trial)
@@ -322,7 +311,7 @@ class Trials:
             return drawn
         if trial.regime == FLOATS:
             return with_other_floats(drawn, trial.seed)
-        places = self._changeable(trial.regime) if trial.places is None else trial.places
+        places = trial.places or self._changeable[trial.regime]
         if trial.regime == INDICES:
             ranges = {place: self._ranges[place] for place in places}
             return drawn_anew(drawn, ranges, trial.seed)
@@ -343,10 +332,6 @@ class Trials:
             self.kept[trial] = drawn, outputs
         return outputs
 
-    def _usable(self, regimes: Sequence[str], keep: bool = False) -> Iterator[Trial]:
-        """Yield a trial for each regime in which the reference is finite and accurate."""
-        yield from (trial for trial in map(Trial.fresh, regimes) if self._bears(trial, keep))
-
     def _in_regime(self, regime: str, keep: bool = False) -> list[Trial]:
         """The trials of a regime in which the reference is finite and accurate: one with all inputs changed, if it bears that.
 
@@ -356,7 +341,7 @@ class Trials:
         trial = Trial.fresh(regime)
         if self._bears(trial, keep):
             return [trial]
-        left = self._changeable(regime)[:MOST_ALONE]
+        left = self._changeable.get(regime, [])[:MOST_ALONE]
         end = time.monotonic() + ALONE_S
         first = self._together(regime, left, end, keep) if len(left) > 1 else ()
         others = [place for trial in first for place in left if place not in (trial.places or ())]

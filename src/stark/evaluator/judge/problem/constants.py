@@ -29,8 +29,6 @@ themselves. A prime number, so that rows begin at other places among them and th
 BLOCK = 64
 """Rows of a symmetric matrix that are compared or completed at a time, since a transposed copy of it would take memory."""
 
-Compare = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
 
 def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
     """Places of the inputs that have numbers other than integers, the same in two draws of a problem. Its state follows."""
@@ -137,7 +135,7 @@ def _is_symmetric(tensor: torch.Tensor) -> bool:
     )
 
 
-def _is_sorted(tensor: torch.Tensor, compare: Compare) -> bool:
+def _is_sorted(tensor: torch.Tensor, compare: Callable[..., torch.Tensor]) -> bool:
     """Whether each value and the one before it compare so, in the first row and then in all."""
     first = tensor[(0,) * (tensor.dim() - 1)]
     return all(bool(compare(each[..., 1:], each[..., :-1]).all()) for each in (first, tensor))

@@ -6,7 +6,8 @@ a KernelBench level 1 problem whose outputs are smaller than the tolerance, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 import torch
 
@@ -17,23 +18,16 @@ from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
 SAMPLE, FEWEST = 1 << 16, 64
 """Number of values that are looked at instead of all, about, and the fewest that have a median."""
 
-Solver = Callable[[ExpectedTensor], torch.Tensor]
-
 
 def passing(
     drawn: Drawn, outputs: list[ExpectedTensor], others: list[ExpectedTensor] | None
 ) -> list[str]:
     """The names of null solvers that pass on every output. `others` is what is expected of other inputs, if that is at hand."""
-    found = [
+    return [
         name
-        for name, solver in _solvers(drawn, outputs).items()
-        if all(_passes(solver(output), output) for output in outputs)
+        for name, answers in _null_solvers(drawn, outputs, others or [])
+        if all(_passes(*pair) for pair in zip(answers, outputs, strict=True))
     ]
-    if others is not None:
-        pairs = zip(others, outputs, strict=True)
-        if all(_passes(other.eager, output) for other, output in pairs):
-            found.append("the answer to other inputs")
-    return found
 
 
 def _passes(answer: torch.Tensor, output: ExpectedTensor) -> bool:
@@ -42,31 +36,33 @@ def _passes(answer: torch.Tensor, output: ExpectedTensor) -> bool:
     if not output.exact and answer.shape == output.oracle.shape:
         step = max(answer.numel() // SAMPLE, 1)
         some, exact = (each.reshape(-1)[::step] for each in (answer, output.oracle))
-        if measure(some, exact, output.scale).largest > output.cap:
+        cap = output.cap_in(output.terms.precision)
+        if measure(some, exact, output.scale).largest > cap:
             return False
     return compare(answer, output).passes
 
 
-def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
-    solvers: dict[str, Solver] = {"zeros": lambda output: torch.zeros_like(output.eager)}
-    # The mean of a single number is the number itself, so passing would prove nothing.
-    several = any(output.eager.numel() > 1 for output in outputs)
-    if several and all(output.eager.is_floating_point() for output in outputs):
-        solvers["the mean in every element"] = lambda each: torch.full_like(
-            each.eager, float(each.eager.mean())
-        )
-    if several:
-        solvers["zeros in the second half of each row"] = _half
-    if any(_loses_values(output.eager) for output in outputs):
-        solvers["zeros in the smaller half of the values"] = lambda each: _larger_half(each.eager)
+def _null_solvers(
+    drawn: Drawn, outputs: list[ExpectedTensor], others: list[ExpectedTensor]
+) -> Iterator[tuple[str, Iterable[torch.Tensor]]]:
+    """Yield each null solver's name and its answers, an iterable with one for each output."""
+    eager = [output.eager for output in outputs]
+    yield "zeros", map(torch.zeros_like, eager)
+    if any(each.numel() > 1 for each in eager):
+        # The mean of a single number is the number itself, so passing would prove nothing.
+        if all(each.is_floating_point() for each in eager):
+            means = (torch.full_like(each, float(each.mean())) for each in eager)
+            yield "the mean in every element", means
+        yield "zeros in the second half of each row", map(_half, eager)
+    # Where few of the values are lost, passing would prove nothing either.
+    if any(_larger_half(each).count_nonzero() < 0.6 * each.count_nonzero() for each in eager):
+        yield "zeros in the smaller half of the values", map(_larger_half, eager)
     for index, tensor in enumerate(drawn.tensors):
-        if all(
-            as_real(tensor).shape == output.eager.shape
-            and as_real(tensor).dtype == output.eager.dtype
-            for output in outputs
-        ):
-            solvers[f"input {index} itself"] = _always(tensor)
-    return solvers
+        form = as_real(tensor).shape, as_real(tensor).dtype
+        if all(form == (each.shape, each.dtype) for each in eager):
+            yield f"input {index} itself", repeat(tensor, len(eager))
+    if others:
+        yield "the answer to other inputs", (other.eager for other in others)
 
 
 def _larger_half(values: torch.Tensor) -> torch.Tensor:
@@ -80,18 +76,9 @@ def _larger_half(values: torch.Tensor) -> torch.Tensor:
     return values.masked_fill(values.abs() < float(sample.nanmedian()), 0)
 
 
-def _loses_values(values: torch.Tensor) -> bool:
-    """Whether the smaller half is about half."""
-    return int(_larger_half(values).count_nonzero()) < 0.6 * int(values.count_nonzero())
-
-
-def _always(tensor: torch.Tensor) -> Solver:
-    return lambda _: tensor
-
-
-def _half(output: ExpectedTensor) -> torch.Tensor:
+def _half(values: torch.Tensor) -> torch.Tensor:
     """Zeros in the second half of each row, which pass where true values are almost zero there, as in a cumulative product."""
-    answer = output.eager.clone()
+    answer = values.clone()
     rows = torch.atleast_1d(answer)
     rows[..., rows.shape[-1] // 2 :] = 0
     return answer

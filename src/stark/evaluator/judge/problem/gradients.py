@@ -162,11 +162,9 @@ class Differentiation:
 
 def _names(forward: Callable[..., object], arguments: list[Any], count: int) -> tuple[str, ...]:
     """For each tensor, the parameter of `forward` in whose value it first occurs."""
-    parameters = list(inspect.signature(forward).parameters.values())
     named: dict[int, str] = {}
-    for position, value in enumerate(arguments):
-        parameter = parameters[min(position, len(parameters) - 1)] if parameters else None
+    for name, value in inspect.signature(forward).bind_partial(*arguments).arguments.items():
         for leaf in pytree.tree_leaves(value):
-            if isinstance(leaf, TensorAt) and parameter is not None:
-                named.setdefault(leaf.index, parameter.name)
+            if isinstance(leaf, TensorAt):
+                named.setdefault(leaf.index, name)
     return tuple(named.get(number, "unnamed") for number in range(count))

@@ -26,7 +26,13 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
 from stark.evaluator.candidate.backward import ForwardBackward, GradientFault, as_leaves
-from stark.evaluator.candidate.program import filled, import_file, parameters_named, seed_torch
+from stark.evaluator.candidate.program import (
+    built,
+    filled,
+    import_file,
+    parameters_named,
+    seed_torch,
+)
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.judge.problem.arguments import (
     seed_all,
@@ -317,10 +323,10 @@ class Program:
         sys.modules.pop(self.name, None)
 
     def _constructed(self) -> torch.nn.Module:
-        seed_torch(CONSTRUCTION_SEED)
-        with self.device:
-            model: torch.nn.Module = self.module.Model(*self.init_arguments)
-        return model.to(self.device)
+        model: torch.nn.Module = built(
+            self.module.Model, self.init_arguments, self.device, CONSTRUCTION_SEED
+        )
+        return model
 
     def _given(self, drawn: Drawn) -> list[torch.Tensor]:
         """Return the drawn tensors, but copies of the tensors that forward changes."""

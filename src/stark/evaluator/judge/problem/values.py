@@ -9,7 +9,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.program import alike, leaves_of
 from stark.evaluator.judge.problem.arguments import unsupported
-from stark.evaluator.judge.verify.errors import pieces
+from stark.evaluator.judge.verify.errors import as_real, pieces
 
 
 class ChangesMore(ProblemError):
@@ -50,13 +50,10 @@ def same_values(one: torch.Tensor | None, other: torch.Tensor) -> bool:
     """Whether two tensors of one type and shape hold the same values, with NaN equal to NaN."""
     if one is None or not alike(one, other):
         return False
-    if one is other:
-        return True
-    if one.is_floating_point() and one.itemsize == 1:  # has no comparison of its own
-        return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
-    return all(
+    pairs = ((as_real(ours), as_real(theirs)) for ours, theirs in pieces(one, other))
+    return one is other or all(
         torch.equal(ours, theirs) or torch.allclose(ours, theirs, rtol=0, atol=0, equal_nan=True)
-        for ours, theirs in pieces(one, other)
+        for ours, theirs in pairs
     )
 
 

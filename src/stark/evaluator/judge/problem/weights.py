@@ -30,14 +30,14 @@ def variable(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all are
     the same: it may be filled later, as a memory is. A buffer with zeros among other numbers may be a mask too.
     """
-    constants = {
-        name
-        for name, buffer in model.named_buffers()
-        if is_inexact(buffer) and not (_is_statistic(model, name) or _may_change(buffer.detach()))
+    buffers = dict(model.named_buffers())
+    return {
+        name: weight
+        for name, weight in model.state_dict().items()
+        if isinstance(weight, torch.Tensor)
+        and is_inexact(weight)
+        and (name not in buffers or _is_statistic(model, name) or _may_change(weight))
     }
-    weights = model.state_dict().items()
-    named = {k: w for k, w in weights if k not in constants and isinstance(w, torch.Tensor)}
-    return {name: weight for name, weight in named.items() if is_inexact(weight)}
 
 
 def vary(model: torch.nn.Module, seed: int) -> None:

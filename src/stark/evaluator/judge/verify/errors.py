@@ -12,10 +12,6 @@ CHUNKS = {"cuda": 1 << 24, "cpu": 1 << 17}
 """Elements compared at a time, which avoids float64 copies of whole tensors. On a CPU, a chunk fits into the cache."""
 
 
-LEAST = 1e-300
-"""What the size of an element that is zero is taken as."""
-
-
 @dataclass(frozen=True)
 class Errors:
     """Errors of one output tensor against the oracle."""
@@ -26,13 +22,6 @@ class Errors:
 
     nonfinite_mismatches: int
     """Number of elements that differ from the oracle's and are not finite in the output, the oracle or both."""
-
-    largest_own: float = math.inf
-    """Largest |x - o| / |o|."""
-
-    def each_within(self, share: float) -> bool:
-        """Whether each element's error is at most this share of the element. The error of each line and layer then is too."""
-        return self.largest_own <= share and not self.nonfinite_mismatches
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
@@ -62,7 +51,7 @@ def measure(
     result: torch.Tensor, oracle: torch.Tensor, scale: float, below: float = math.inf
 ) -> Errors:
     """Measure the errors of an output, in float64; with `below`, of elements whose exact magnitude is below it."""
-    squared_error = largest = largest_own = 0.0
+    squared_error = largest = 0.0
     nonfinite_mismatches = count = 0
     for ours, theirs in pieces(result, oracle):
         theirs = theirs.double()
@@ -82,16 +71,14 @@ def measure(
             theirs = theirs.masked_fill(odd, 0.0)
             squares = float(torch.dot(difference, difference))
         squared_error += squares
-        sizes, difference = theirs.abs(), difference.abs_()
-        own = sizes.clamp(min=LEAST)
-        largest_own = max(largest_own, float(torch.div(difference, own, out=own).max()))
-        largest = max(largest, float(difference.div_(sizes.add_(scale)).max()))
+        sizes = theirs.abs().add_(scale)
+        largest = max(largest, float(difference.abs_().div_(sizes).max()))
     relative_rms = math.sqrt(squared_error / max(count, 1)) / scale
-    return Errors(relative_rms, largest, nonfinite_mismatches, largest_own)
+    return Errors(relative_rms, largest, nonfinite_mismatches)
 
 
 def each_within(ours: torch.Tensor, theirs: torch.Tensor, share: float) -> bool:
-    """Whether elements of the same type differ by at most this share of `theirs`. False if any is not finite."""
+    """Whether elements differ by at most this share of `theirs`. Lines and layers then do too. False if any is not finite."""
     most = torch.finfo(theirs.dtype).max  # infinity is not within a share of infinity
     return all(
         bool(((one - other).abs_() <= other.abs().mul_(share).clamp_(max=most)).all())

@@ -23,6 +23,9 @@ FEW, FEWEST, FEW_LOST = 64, 16, 0.5
 """The error of a short line is more a matter of chance: below FEW elements it must be above FEW_LOST, and lines of fewer
 than FEWEST are not judged."""
 
+Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""A result, the oracle and the reference's own result."""
+
 
 @dataclass(frozen=True)
 class Lines:
@@ -56,13 +59,7 @@ def share_lost(budget: float) -> float:
     return min(max(BUDGETS * budget, LEAST_LOST), MOST_LOST)
 
 
-def lost_lines(
-    result: torch.Tensor,
-    oracle: torch.Tensor,
-    eager: torch.Tensor,
-    budget: float,
-    below: float,
-) -> Iterator[Lines]:
+def lost_lines(tensors: Compared, budget: float, below: float) -> Iterator[Lines]:
     """Yield the lost rows, columns and slices, if there are any.
 
     A row is a run along the last axis; rows are numbered in row-major order. If rows are too short to be judged, as in the
@@ -71,11 +68,12 @@ def lost_lines(
     precision. Elements whose exact magnitude is not below `below` are left out. Looks at a chunk of elements at a time, and
     at no output with longer rows.
     """
+    result = tensors[0]
     if result.dim() < 2 or not result.numel():
         return
     for length in dict.fromkeys((result.shape[-1], run_length(result.shape))):
         if length <= CHUNKS[result.device.type]:
-            yield from _lost(result, oracle, eager, budget, below, length)
+            yield from _lost(tensors, budget, below, length)
 
 
 def run_length(shape: Sequence[int]) -> int:
@@ -86,16 +84,9 @@ def run_length(shape: Sequence[int]) -> int:
     return length
 
 
-def _lost(
-    result: torch.Tensor,
-    oracle: torch.Tensor,
-    eager: torch.Tensor,
-    budget: float,
-    below: float,
-    length: int,
-) -> Iterator[Lines]:
+def _lost(tensors: Compared, budget: float, below: float, length: int) -> Iterator[Lines]:
     """Yield the lost rows and columns, or slices if these are longer than a row: runs of `length` elements."""
-    flat = [tensor.reshape(-1, length) for tensor in (result, oracle, eager)]
+    result, flat = tensors[0], [tensor.reshape(-1, length) for tensor in tensors]
     rows, columns = (
         torch.zeros(4, length, dtype=torch.float64, device=result.device)
         for length in flat[0].shape

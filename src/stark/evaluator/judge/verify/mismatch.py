@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 
@@ -20,6 +19,7 @@ from stark.evaluator.judge.verify.oracle import ExpectedTensor, Part
 from stark.evaluator.judge.verify.patterns import (
     FEW,
     NEARLY_ALL,
+    Rule,
     Sample,
     function_of,
     inputs_like,
@@ -42,31 +42,11 @@ ODD = 0.1
 NEAR_ZERO = 1e-3
 """Share of an input's largest magnitude that counts as zero where a range of wrong elements ends."""
 
-SMALLEST_ERROR = 1e-300
-"""The error assigned to integers that differ but are equal in float64."""
-
-
 BOUNDARY = (
     "integers and booleans may differ in at most 1 % of the elements beside those with the commonest value, and only where "
     "the reference's own result changes when its inputs move by a rounding, as next to a tie"
 )
 """What is said of integers and booleans that differ in a few elements."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """An element is wrong if its error, relative to its expected magnitude plus `scale`, exceeds `cap`."""
-
-    scale: float = 1.0
-    cap: float = 0.0
-
-    def error(self, ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
-        """Return each element's error: 0 for equal values or two NaNs, infinite for other non-finite pairs."""
-        same = (ours == theirs) | (ours.isnan() & theirs.isnan())
-        theirs = theirs.double()
-        apart = (ours.double() - theirs).abs_().div_(theirs.abs().add_(self.scale))
-        apart = apart.nan_to_num_(nan=math.inf, posinf=math.inf)
-        return apart.clamp_(min=SMALLEST_ERROR).masked_fill_(same, 0.0)
 
 
 def fault(
@@ -79,7 +59,7 @@ def fault(
     errors = measure(result, target, expected.scale)
     # NaN and infinity have no meaningful error to report.
     too_large = not expected.exact and (
-        errors.relative_rms > expected.budget or errors.largest > expected.cap
+        errors.relative_rms > expected.budget or errors.largest > expected.cap_in(own)
     )
     small = ""
     if not (expected.exact or too_large or errors.nonfinite_mismatches):
@@ -134,8 +114,8 @@ def describe(
     """Describe where and how an output is wrong, one finding per line, the most useful first."""
     shape = tuple(result.shape)
     result, oracle = result.detach().reshape(shape or (1,)), oracle.reshape(shape or (1,))
-    survey = _survey(result, oracle, rule)
-    everywhere = _sample(result, oracle, rule, _spread(survey.count, result.device))
+    everywhere = _sample(result, oracle, rule, _spread(result.numel(), result.device))
+    survey = _survey(everywhere)
     if not survey.wrong:
         reason = (
             value_pattern(everywhere, others)
@@ -171,7 +151,7 @@ def describe(
     examples = {"first": int(some[0])}
     if survey.worst not in (-1, examples["first"]):
         examples["worst"] = survey.worst
-    found = (_example(name, at, result, oracle, rule, shape) for name, at in examples.items())
+    found = (_example(name, at, everywhere, shape) for name, at in examples.items())
     return [*filter(None, lines), "; ".join(found)]
 
 
@@ -196,7 +176,7 @@ def _reordered(wrong: Sample) -> str | None:
     rows = (wrong.places // length).unique()[:FEW]
     got, wanted = (t.reshape(-1, length)[rows].double() for t in (wrong.result, wrong.oracle))
     ours, theirs = got.sort(1).values, wanted.sort(1).values
-    near = bool(((ours - theirs).abs() <= wrong.tolerance * (theirs.abs() + wrong.scale)).all())
+    near = bool((wrong.rule.error(ours, theirs) <= wrong.rule.cap).all())
     explains = float((ours - theirs).square().sum()) <= 0.01 * float((got - wanted).square().sum())
     return "each row has the right values in another order" if near and explains else None
 
@@ -228,10 +208,12 @@ def _condition(
     return None
 
 
-def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
+def _survey(sample: Sample) -> Survey:
+    """Survey the whole output of which there is a sample."""
+    result, rule = sample.result, sample.rule
     touched = [torch.zeros(n, dtype=torch.long, device=result.device) for n in result.shape]
     survey = Survey(result.shape, touched)
-    for number, (ours, theirs) in enumerate(pieces(result, oracle, size=CHUNK)):
+    for number, (ours, theirs) in enumerate(pieces(result, sample.oracle, size=CHUNK)):
         begin = number * CHUNK
         error = rule.error(ours, theirs)
         wrong = error > rule.cap
@@ -259,7 +241,7 @@ def _sample(result: torch.Tensor, oracle: torch.Tensor, rule: Rule, places: torc
     """Sample the given flat indices, except where the result or the oracle is not finite."""
     index = torch.unravel_index(places, result.shape)
     numbers = result[index].isfinite() & oracle[index].isfinite()
-    return Sample(result, oracle, places[numbers], rule.scale, rule.cap)
+    return Sample(result, oracle, places[numbers], rule)
 
 
 def _spread(count: int, device: torch.device) -> torch.Tensor:
@@ -278,15 +260,9 @@ def _share(count: int, total: int) -> str:
     return f"{count:,} of them {'is' if count == 1 else 'are'}"
 
 
-def _example(
-    name: str,
-    place: int,
-    result: torch.Tensor,
-    oracle: torch.Tensor,
-    rule: Rule,
-    shape: tuple[int, ...],
-) -> str:
+def _example(name: str, place: int, sample: Sample, shape: tuple[int, ...]) -> str:
     """One wrong element and the size of its error. Writers of candidates must not see the expected value."""
+    result, oracle, rule = sample.result, sample.oracle, sample.rule
     at = torch.unravel_index(torch.tensor(place), result.shape)
     index = [int(one) for one in at] if shape else []
     got, error = result[at].item(), float(rule.error(result[at], oracle[at]))

@@ -6,6 +6,7 @@ it leaves little of the error, so that a small error does not fit every pattern.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,9 @@ BALANCED = 0.35
 
 MOST_AXES = 5
 """Outputs with more axes have too many axis orders to try."""
+
+SMALLEST_ERROR = 1e-300
+"""The error assigned to integers that differ but are equal in float64."""
 
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """Narrower types, in the order in which they are tried.
@@ -65,6 +69,22 @@ SUMS = {
 
 
 @dataclass(frozen=True)
+class Rule:
+    """An element is wrong if its error, relative to its expected magnitude plus `scale`, exceeds `cap`."""
+
+    scale: float = 1.0
+    cap: float = 0.0
+
+    def error(self, ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+        """Return each element's error: 0 for equal values or two NaNs, infinite for other non-finite pairs."""
+        same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+        theirs = theirs.double()
+        apart = (ours.double() - theirs).abs_().div_(theirs.abs().add_(self.scale))
+        apart = apart.nan_to_num_(nan=math.inf, posinf=math.inf)
+        return apart.clamp_(min=SMALLEST_ERROR).masked_fill_(same, 0.0)
+
+
+@dataclass(frozen=True)
 class Sample:
     """Sampled elements of an output, with the result and the oracle to compare."""
 
@@ -73,9 +93,8 @@ class Sample:
     places: torch.Tensor
     """Flat indices of the sampled elements, in row-major order."""
 
-    scale: float
-    tolerance: float
-    """Values match up to this difference, relative to `scale` plus the magnitude of the value that is compared."""
+    rule: Rule
+    """Values match if their error is not wrong."""
 
     @cached_property
     def got(self) -> torch.Tensor:
@@ -102,9 +121,8 @@ class Sample:
 
     def fits(self, got: torch.Tensor, expected: torch.Tensor, found: torch.Tensor) -> bool:
         """Whether nearly all values are those that a pattern makes of the expected ones, and the pattern explains the error."""
-        apart = (got - found).abs()
-        near = apart <= self.tolerance * (found.abs() + self.scale)
-        left = explains(apart, (got - expected).abs())
+        near = self.rule.error(got, found) <= self.rule.cap
+        left = explains((got - found).abs(), (got - expected).abs())
         return bool(near.double().mean() >= NEARLY_ALL) and left
 
 
@@ -189,7 +207,7 @@ def precision(sample: Sample) -> str | None:
     if float((error.abs() < 0.01 * size).double().mean()) > 0.5:
         return None  # most elements are exact
     known = (*ROUNDING, (0.05, SUMS.get(sample.result.dtype)))
-    return next((words for bound, words in known if size / sample.scale < bound), None)
+    return next((words for bound, words in known if size / sample.rule.scale < bound), None)
 
 
 def function_of(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
@@ -214,7 +232,7 @@ def function_of(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | Non
 
 def _scaled(sample: Sample, sizes: Collection[int]) -> str | None:
     """Recognize a multiple of the expected values, perhaps by an axis's length in `sizes`, or these plus a constant."""
-    large = sample.expected.abs() > 0.1 * sample.scale
+    large = sample.expected.abs() > 0.1 * sample.rule.scale
     factor = float((sample.got / sample.expected)[large].median()) if large.any() else 0.0
     if sample.matches(factor * sample.expected):
         if abs(factor + 1) < 1e-3:
