@@ -14,6 +14,7 @@ import pytest
 
 from stark.evaluator.judge.processes import standstill
 from stark.evaluator.judge.processes.standstill import NotStopped, Tree
+from stark.evaluator.judge.processes.watch import state_of
 
 ENDLESS = "while True: pass"
 
@@ -186,7 +187,7 @@ def test_a_number_that_has_become_anothers_is_not_signalled(
             tree.stop()
         monkeypatch.undo()
 
-        assert "R" == standstill._state(f"/proc/{stranger}/stat")
+        assert "R" == state_of(f"/proc/{stranger}")
         assert pid in tree._handles
         assert 3 == len(tree._handles)
         tree.close()

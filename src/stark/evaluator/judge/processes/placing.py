@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import torch
 
 from stark.evaluator.judge.processes.standstill import processor_ns
+from stark.evaluator.judge.processes.watch import read, threads_of
 
 WORKING_SHARE = 0.1
 """A thread counts as working if it uses at least this share of the busiest thread's processor time."""
@@ -29,9 +29,9 @@ class Placed:
         self.allowed: dict[int, set[int]] = {}
         """The cores that each thread could use before it was pinned; only one if the thread had pinned itself."""
 
-        for thread in _threads(pid):
+        for thread in threads_of(pid):
             with suppress(OSError):  # it ended meanwhile
-                self.allowed[thread] = os.sched_getaffinity(thread)
+                self.allowed[int(thread)] = os.sched_getaffinity(int(thread))
         self._began_ns = _ran_ns(pid)
 
     def settle(self) -> None:
@@ -55,7 +55,7 @@ class Placed:
     def loosen(self) -> None:
         """Let all threads use their former cores, and unpin new threads, which inherited a pinned thread's core."""
         anywhere = set().union(*self.allowed.values())
-        for thread in _threads(self._pid):
+        for thread in map(int, threads_of(self._pid)):
             with suppress(OSError):
                 if thread in self.allowed:
                     os.sched_setaffinity(thread, self.allowed[thread])
@@ -63,18 +63,12 @@ class Placed:
                     os.sched_setaffinity(thread, anywhere)
 
 
-def _threads(pid: int) -> Iterator[int]:
-    with suppress(OSError):
-        yield from sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
-
-
 def _ran_ns(pid: int) -> tuple[dict[int, int], int]:
     """Processor time of each running thread, if Linux reports it, and of all ended threads together."""
     ran: dict[int, int] = {}
-    for thread in _threads(pid):
-        with suppress(OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text()
-            ran[thread] = int(fields.split()[0])
+    for thread in threads_of(pid):
+        if fields := read(f"/proc/{pid}/task/{thread}/schedstat").split():
+            ran[int(thread)] = int(fields[0])
     return ran, (processor_ns(pid) or 0) - sum(ran.values())
 
 

@@ -12,9 +12,8 @@ import os
 import signal
 import time
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 
-from stark.evaluator.judge.processes.watch import parent_of, use_of_tree
+from stark.evaluator.judge.processes.watch import parent_of, state_of, threads_of, use_of_tree
 
 PATIENCE_S = 2.0
 """Seconds that a tree may take to stop. Stopping takes a fraction of a millisecond, except in the
@@ -98,25 +97,19 @@ class Tree:
 
         Returns whether any is new, or has ended since it was found: something that runs may have started another one.
         """
-        moved = False
+        moved, known = False, {*self._handles, *found}
         for pid in set(found) - self._handles.keys():
             try:
                 handle = os.pidfd_open(pid)
             except ProcessLookupError:
                 moved = moved or pid != self._root  # the root is listed even if it is gone
                 continue
-            if pid == self._root or self._is_child(pid, found):
+            if pid == self._root or parent_of(pid) in known:
                 self._handles[pid] = handle
                 moved = True
             else:
                 os.close(handle)
         return moved
-
-    def _is_child(self, pid: int, found: Collection[int]) -> bool:
-        with suppress(OSError):
-            parent = parent_of(pid)
-            return parent in self._handles or parent in found
-        return False
 
     def _signal(self, number: signal.Signals) -> None:
         for pid, handle in list(self._handles.items()):
@@ -139,21 +132,7 @@ def _unchanged(before_ns: Used, after_ns: Used) -> bool:
 def _is_stopped(pid: int) -> bool:
     """Whether every thread is stopped; true for a process that is gone."""
     tasks = f"/proc/{pid}/task"
-    try:
-        return all(_state(f"{tasks}/{task}/stat") in STOPPED_STATES for task in os.listdir(tasks))  # noqa: PTH208  (quicker)
-    except OSError:
-        return True
-
-
-def _state(place: str) -> str:
-    """The letter for a thread's state. The plainest calls, because a clock runs meanwhile."""
-    with suppress(OSError, IndexError):
-        file = os.open(place, os.O_RDONLY)
-        try:
-            return chr(os.read(file, 4096).rpartition(b") ")[2][0])
-        finally:
-            os.close(file)
-    return "X"  # it ended meanwhile
+    return all(state_of(f"{tasks}/{thread}") in STOPPED_STATES for thread in threads_of(pid))
 
 
 def processor_ns(pid: int) -> int | None:
