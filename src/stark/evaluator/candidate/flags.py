@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -17,33 +17,29 @@ Flags = dict[str, Any]
 """The value of each setting by its name, as far as this version of torch has it."""
 
 
-class _Setting(NamedTuple):
-    read: Callable[[], Any]
-    write: Callable[[Any], Any]
+Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
+"""The functions that read and write it."""
 
 
-def _attribute(path: str) -> _Setting:
+def _attribute(path: str) -> Setting:
     """A setting that is an attribute below `torch.backends`, which older versions may lack."""
     owner, _, name = f"backends.{path}".rpartition(".")
     holder = attrgetter(owner)
-    return _Setting(
-        lambda: getattr(holder(torch), name), lambda value: setattr(holder(torch), name, value)
-    )
+    return lambda: getattr(holder(torch), name), lambda value: setattr(holder(torch), name, value)
 
 
-SETTINGS = {
+SETTINGS: dict[str, Setting] = {
     # Also sets some of those below, so it is written before them.
-    "float32_matmul_precision": _Setting(
-        torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    "float32_matmul_precision": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
     ),
-    "default_dtype": _Setting(torch.get_default_dtype, torch.set_default_dtype),
-    "default_device": _Setting(torch.get_default_device, torch.set_default_device),
-    "deterministic": _Setting(
-        torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode
-    ),
-    "threads": _Setting(torch.get_num_threads, torch.set_num_threads),
+    "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "default_device": (torch.get_default_device, torch.set_default_device),
+    "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    "threads": (torch.get_num_threads, torch.set_num_threads),
     **{
-        f"{name}_attention": _Setting(
+        f"{name}_attention": (
             getattr(torch.backends.cuda, f"{name}_sdp_enabled"),
             getattr(torch.backends.cuda, f"enable_{name}_sdp"),
         )
@@ -78,19 +74,19 @@ SETTINGS = {
 
 def current() -> Flags:
     """The settings of this process. Those that torch refuses to read, after mixed use of its interfaces, are left out."""
-    found = {name: _value(setting) for name, setting in SETTINGS.items()}
+    found = {name: _value(read) for name, (read, _) in SETTINGS.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def apply(flags: Flags) -> None:
     """Give the settings these values, as far as they differ. Raises whatever torch raises."""
-    for name, setting in SETTINGS.items():
-        if name in flags and _value(setting) != flags[name]:
-            setting.write(flags[name])
+    for name, (read, write) in SETTINGS.items():
+        if name in flags and _value(read) != flags[name]:
+            write(flags[name])
 
 
-def _value(setting: _Setting) -> Any:
-    """The setting's value, or None if it cannot be read."""
+def _value(read: Callable[[], Any]) -> Any:
+    """What `read` returns, or None if the setting cannot be read."""
     with suppress(AttributeError, RuntimeError):
-        return setting.read()
+        return read()
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,9 @@ class ActorLost(Exception):
 class ActorJudge(Judge):
     """The judge of one actor. Drivers share the actors of a cluster."""
 
+    kept: Collection[str] = ()
+    """See `Judge.kept`: as the actor last reported."""
+
     def __init__(
         self,
         create: Callable[[], Any],
@@ -40,13 +43,7 @@ class ActorJudge(Judge):
         self._create, self._builders = create, builders
         self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
         self._actor: Any = None
-        self._kept: list[str] = []
         self._pinging: asyncio.Task[None] | None = None
-
-    @property
-    def kept(self) -> list[str]:
-        """See `Judge.kept`: as the actor last reported."""
-        return self._kept
 
     @property
     def ready(self) -> bool:
@@ -60,7 +57,7 @@ class ActorJudge(Judge):
         try:
             asked = self._actor.ask.remote(self._driver, request.model_dump_json(), alone)
             try:
-                line, (self.others, self._kept) = await asked
+                line, (self.others, self.kept) = await asked
             except asyncio.CancelledError:
                 ray().cancel(asked)
                 raise
@@ -108,14 +105,14 @@ class ActorJudge(Judge):
                 await self._actor.end.remote()
 
     def _lose(self) -> None:
-        self.greeting, self.others, self._kept = None, 0, []
+        self.greeting, self.others, self.kept = None, 0, ()
         if self._pinging is not None:
             self._pinging.cancel()
 
     async def _ping(self) -> None:
         with suppress(ray().exceptions.RayError):  # whoever asks next learns that it is lost
             while True:
-                (self.others, self._kept), said = await self._actor.ping.remote(self._driver)
+                (self.others, self.kept), said = await self._actor.ping.remote(self._driver)
                 self._on_notice(said)
                 await asyncio.sleep(PING_S)
 

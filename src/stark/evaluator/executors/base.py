@@ -81,15 +81,20 @@ class RequestingExecutor(ABC):
         self._limits = limits or Limits()
         self._tools = tools or Tools()
         self._notices: dict[Hashable, str] = {}
-        """By judge, or by kind of machine."""
+        """By judge, by kind of machine, or by request."""
+
+        self._noticed = ""
 
     def _notified(self, source: Hashable, text: str) -> None:
         """Pass on what applies now, if this changes it. What the user's function raises fails no request."""
-        if text == self._notices.get(source, ""):
-            return
         self._notices[source] = text
+        if not text:
+            del self._notices[source]
+        before, self._noticed = self._noticed, "; ".join(dict.fromkeys(self._notices.values()))
+        if self._noticed == before:
+            return
         try:
-            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices.values()))))
+            self.on_notice(self._noticed)
         except Exception as error:
             said = {"message": "on_notice failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(said)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,11 +57,8 @@ class FolderExecutor(RequestingExecutor):
         """Create the subfolders (`PARTS`). Raises UsageError if that fails."""
         super().__init__(limits, tools)
         self.on_notice = _say
-        self._open: Counter[str | None] = Counter()
-        """The number of requests without an answer, by the kind of machine that they are for."""
-
         self._heard: dict[str | None, float] = {}
-        """When a worker last had one of these requests, by kind."""
+        """When a worker last had a request, by the kind of machine that the request is for."""
 
         try:
             self._folder = Path(folder).expanduser().absolute()
@@ -81,21 +77,18 @@ class FolderExecutor(RequestingExecutor):
 
         Raises JudgeUnavailable if this process and the worker run different versions of STARK.
         """
-        name, kind = request_id(request), request.device_class
+        name = request_id(request)
         asked, result, _ = Files.of(self._folder, name)
         if time.time() - written_at(result) > EXPIRE_S:
             result.unlink(missing_ok=True)
-        self._open[kind] += 1
         try:
             await self._answered(request.model_copy(update={"id": name}))
-            self._hear(kind)
         except asyncio.CancelledError:
             asked.unlink(missing_ok=True)
             raise
         finally:
-            self._open[kind] -= 1
-            if not self._open[kind]:
-                self._notified(kind, "")
+            self._notified(name, "")
+        self._heard[request.device_class] = time.monotonic()
         try:
             answer = answer_adapter.validate_json(result.read_bytes())
         except ValidationError as error:
@@ -113,22 +106,18 @@ class FolderExecutor(RequestingExecutor):
         """Wait for the result. If the request's file vanishes, because another run gave it up, write it again."""
         asked, result, claim = Files.of(self._folder, request.id)
         kind, began = request.device_class, time.monotonic()
-        pause, longest = POLL_S
+        which = f"a machine of kind {kind!r}" if kind else "the machine"
+        run = f"run `stark worker {self._folder}` on {which} that should judge candidates"
+        notice, (pause, longest) = f"waiting for a worker; {run}", POLL_S
         while not result.exists():
             if not asked.exists():
                 write_atomically(asked, request.model_dump_json())
             if time.time() - written_at(claim) <= RENEWED_S:
-                self._hear(kind)
-            elif time.monotonic() - max(began, self._heard.get(kind, began)) > NOTICE_AFTER_S:
-                which = f"a machine of kind {kind!r}" if kind else "the machine"
-                run = f"run `stark worker {self._folder}` on {which} that should judge candidates"
-                self._notified(kind, f"waiting for a worker; {run}")
+                self._heard[kind] = time.monotonic()
+            quiet_s = time.monotonic() - max(began, self._heard.get(kind, began))
+            self._notified(request.id, notice if quiet_s > NOTICE_AFTER_S else "")
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
-
-    def _hear(self, device_class: str | None) -> None:
-        self._heard[device_class] = time.monotonic()
-        self._notified(device_class, "")
 
 
 def _say(notice: str) -> None:
