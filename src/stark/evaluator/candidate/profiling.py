@@ -26,9 +26,6 @@ from stark.evaluator.candidate.trace import MARK, device_summary, host_summary
 WARM = "stark.warm"
 """The annotation around the call that warms up the profiler."""
 
-TASKS = Path("/proc/self/task")
-"""Linux's folder of this process's threads; each has scheduling statistics."""
-
 BYTES_PER_SPILL = 4
 """Bytes per register. Triton counts spills in registers of this size."""
 
@@ -119,7 +116,8 @@ def _clocked(call: Callable[[], object], count: int) -> float:
 def _waited_s() -> float:
     """Seconds that all threads have waited for a core so far; 0 if Linux does not report it."""
     try:
-        return sum(int(each.read_text().split()[1]) for each in TASKS.glob("*/schedstat")) / 1e9
+        threads = Path("/proc/self/task").glob("*/schedstat")
+        return sum(int(each.read_text().split()[1]) for each in threads) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
-import math
 import os
 import secrets
 import socket
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -58,26 +56,6 @@ CONNECT_S = 5.0
 
 NOTICE_AFTER_S = 10.0
 """Seconds without a ready judge after which a notice is given."""
-
-
-@dataclass
-class Losses:
-    """How often one request was lost."""
-
-    count: int = 0
-    streaks: int = 0
-    began: float = 0.0
-    """When the latest streak began."""
-
-    latest: float = -math.inf
-
-    def one_too_many(self) -> bool:
-        """Count another one. Whether the request is to be given up."""
-        before, self.latest = self.latest, time.monotonic()
-        self.count += 1
-        if self.latest - before > APART_S:
-            self.streaks, self.began = self.streaks + 1, self.latest
-        return self.streaks > STREAKS or self.latest - self.began > LOSSES_S
 
 
 class Wish(Frozen):
@@ -146,8 +124,8 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         found: dict[str, Hello | Toolchain | str] = {}
         for number, judge in enumerate(self._judges):
             if (said := judge.greeting) is None:
-                reason = str(judge.failure or "it waits for a place in the cluster")
-                found[f"judge {number}"] = reason
+                reason = judge.failure or "it waits for a place in the cluster"
+                found[f"judge {number}"] = str(reason)
             else:
                 found[f"judge {number} on {said.node}"] = Hello.model_validate_json(said.hello)
         if self._builders is not None:
@@ -170,15 +148,16 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
 
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """See `JudgesExecutor`. A request whose actor is lost is sent again."""
-        losses = Losses()
+        streaks: list[list[float]] = []
         while True:
             await self._ready(request.device_class)
             try:
                 return await super()._ask_once(request, alone)
             except ActorLost as lost:
-                if losses.one_too_many():
+                if _one_too_many(streaks):
+                    count = sum(map(len, streaks))
                     raise JudgeUnavailable(
-                        f"the Ray cluster has lost the judges of this request {losses.count} times ({lost}); "
+                        f"the Ray cluster has lost the judges of this request {count} times ({lost}); "
                         "look at `ray status`, and resume the run when the cluster works"
                     ) from lost
                 await asyncio.sleep(engine.LOST_PAUSE_S)
@@ -288,6 +267,15 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             reason = first_line(str(error)) or type(error).__name__
             raise JudgeUnavailable(f"cannot {failed}: {reason}") from error
         self._ours = address is None
+
+
+def _one_too_many(streaks: list[list[float]]) -> bool:
+    """Note another loss of a request, when earlier ones came in these streaks. Whether it is to be given up."""
+    now = time.monotonic()
+    if not streaks or now - streaks[-1][-1] > APART_S:
+        streaks.append([])
+    streaks[-1].append(now)
+    return len(streaks) > STREAKS or now - streaks[-1][0] > LOSSES_S
 
 
 def _require_answer(address: str) -> None:

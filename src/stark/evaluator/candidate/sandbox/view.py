@@ -45,10 +45,8 @@ THREAD_NAMES = Path("/proc/self/task")
 def readable(environment: Mapping[str, str], folder: Path) -> Iterator[Path]:
     """What a child with this environment, working in `folder`, may read."""
     yield from of_machine()
-    home, own = _home(), folder.resolve()
-    for path in _tools(environment):
-        if not _would_reveal(path, home, own):
-            yield path
+    hidden = _home(), folder.resolve()
+    yield from (path for path in _tools(environment) if not _would_reveal(path, *hidden))
 
 
 @cache

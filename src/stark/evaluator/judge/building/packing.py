@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -89,12 +88,15 @@ class Received:
 
 def send(packed: Packed, folder: Path | None, out: BinaryIO) -> None:
     """Write a build's stream: `packed`, completed by the regular files of its folder."""
-    files = tuple(_files(folder)) if folder is not None else ()
+    files = () if folder is None else tuple(_files(folder))
     line = packed.model_copy(update={"files": files}).model_dump_json().encode() + b"\n"
-    whole = hashlib.sha256()
-    for chunk in chain([line], _contents(folder, files)):
-        whole.update(chunk)
-        out.write(chunk)
+    whole = hashlib.sha256(line)
+    out.write(line)
+    for file in files:
+        with Path(folder or "", file.path).open("rb") as stream:
+            for chunk in _chunks(stream, file.size):
+                whole.update(chunk)
+                out.write(chunk)
     out.write(whole.digest())
     out.flush()
 
@@ -148,13 +150,6 @@ def _files(folder: Path) -> Iterator[PackedFile]:
                 changed_ns=found.st_mtime_ns,
                 executable=bool(found.st_mode & stat.S_IXUSR),
             )
-
-
-def _contents(folder: Path | None, files: tuple[PackedFile, ...]) -> Iterator[bytes]:
-    for file in files:
-        assert folder is not None
-        with (folder / file.path).open("rb") as stream:
-            yield from _chunks(stream, file.size)
 
 
 def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:

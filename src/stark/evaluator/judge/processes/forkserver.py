@@ -56,16 +56,10 @@ class Forkserver:
         descriptor = theirs.end.fileno()
         folder = Path(tempfile.mkdtemp(prefix="stark-judge-"))
         left_out = {name: value for name, value in os.environ.items() if name == WITHOUT}
+        # Candidates can read what is in sys.path, so -P keeps the current directory out.
+        program = [sys.executable, "-P", "-m", "stark.evaluator.candidate.forkserver"]
         subprocess.Popen(
-            [
-                sys.executable,
-                "-P",  # candidates can read what is in sys.path, so keep the current directory out
-                "-m",
-                "stark.evaluator.candidate.forkserver",
-                str(descriptor),
-                str(folder),
-                *preload,
-            ],
+            [*program, str(descriptor), str(folder), *preload],
             env=child_environment(folder, FORKSERVER_ENVIRONMENT | left_out),
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,

@@ -74,8 +74,8 @@ def _unlinked_open(pid: int) -> Iterator[tuple[int, int]]:
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):  # closed meanwhile
             found = descriptor.stat()
-            shared = str(descriptor.readlink()).startswith("/memfd:")
-            if stat.S_ISREG(found.st_mode) and not found.st_nlink and not shared:
+            unlinked = stat.S_ISREG(found.st_mode) and not found.st_nlink
+            if unlinked and not str(descriptor.readlink()).startswith("/memfd:"):
                 yield found.st_ino, found.st_size
 
 
