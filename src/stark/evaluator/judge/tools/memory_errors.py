@@ -33,6 +33,9 @@ CHECKS = ("AddressSanitizer", "UndefinedBehaviorSanitizer")
 LIMIT_S = 180.0
 """Seconds that the call may take, in addition to the time limit of a build. Checked code is often ten times slower."""
 
+OUTPUT_KB = 4096
+"""Kilobytes of output to keep: the findings are there, among what the candidate prints."""
+
 SHOWN, LONGEST_CODE = 3, 160
 """Maximum numbers of findings to report, and of characters of a source line."""
 
@@ -144,7 +147,7 @@ def _ran(target: Target) -> Ran:
     loading = ("env", f"LD_PRELOAD={' '.join(loaded)}", f"ASAN_OPTIONS={options}")
     command, limits = (*_at_fixed_addresses(), *loading), target.limits
     server, device = target.prepared.forkserver, target.prepared.device
-    with closing(Desk(lambda _: command, server, device, limits)) as desk:
+    with closing(Desk(lambda _: command, server, device, limits, output_kb=OUTPUT_KB)) as desk:
         return desk.run(target, 0, limits.build_s + LIMIT_S, changed, guarded=True)
 
 

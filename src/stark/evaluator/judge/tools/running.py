@@ -42,9 +42,6 @@ from stark.languages.tools import of_cuda
 TOOL_GB = 24.0
 """Gigabytes of host memory for a tool itself. A memory checker needs much: it keeps a state for every byte."""
 
-OUTPUT_KB = 4096
-"""Kilobytes of output to keep: sanitizers for CPUs report there, among what the candidate prints."""
-
 IMPORTS_S, POLL_S = 20.0, 0.02
 """Maximum number of seconds to wait for a program's imports, and seconds between two looks."""
 
@@ -123,17 +120,24 @@ class Desk:
         server: Forkserver,
         device: torch.device,
         limits: Limits,
+        variables: Mapping[str, str] | None = None,
+        output_kb: int | None = None,
         modules: Sequence[str] = (),
     ) -> None:
         """`command` returns the tool's command line for a given log file. Raises NotRun.
 
-        The process imports `modules` while it waits.
+        `output_kb` replaces the limit of the kept output, for a tool that reports in the program's output. The process
+        imports `modules` while it waits.
         """
         self._folder = Path(tempfile.mkdtemp(dir=server.folder))
         self._log, self._scratch = self._folder / "log", self._folder / "scratch"
         self._scratch.mkdir()
-        place = Place(str(self._folder), {**_environment(self._folder, device), **BEFORE_IMPORTS})
-        self._allowed = Allowance(place, limits.memory_gb + TOOL_GB, OUTPUT_KB)
+        environment = {**_environment(self._folder, device), **BEFORE_IMPORTS, **(variables or {})}
+        self._allowed = Allowance(
+            Place(str(self._folder), environment),
+            memory_gb=limits.memory_gb + TOOL_GB,
+            output_kb=output_kb or limits.output_kb,
+        )
         self._request = self._folder / "request.json"
         program = ["-P", "-s", "-m", under_tool.__name__, str(self._request), *modules]
         line = [*command(self._log), sys.executable, *program]

@@ -28,7 +28,7 @@ SHOWN, PRINTED = 3, 50
 LONGEST_RECORD = 4_000
 """Only this many characters of each record in the log are parsed."""
 
-SEPARATELY = ("env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1")
+VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Makes every tensor a separate allocation with a known end, instead of a part of a larger allocation."""
 
 _SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: .*?(\d+) errors?\b", re.MULTILINE)
@@ -53,7 +53,7 @@ def checks(language: str) -> tuple[str, ...]:
 def findings(target: Target, check: str) -> list[str]:
     """The errors that one check finds in the candidate's own kernels, most frequent first. Raises NotRun."""
     server, device = target.prepared.forkserver, target.prepared.device
-    with closing(Desk(partial(_command, check), server, device, target.limits)) as desk:
+    with closing(Desk(partial(_command, check), server, device, target.limits, VARIABLES)) as desk:
         ran = desk.run(target, 0, LIMIT_S)
     return found_in(ran, target.built.source.read_text())
 
@@ -94,7 +94,6 @@ def _is_own(kernel: str, place: str, source: str) -> bool:
 def _command(check: str, log: Path) -> Sequence[str]:
     races = ("--racecheck-detect-level", "error") if check == "racecheck" else ()
     return [
-        *SEPARATELY,
         found("compute-sanitizer"),
         *("--tool", check),
         *("--log-file", str(log)),
