@@ -56,12 +56,12 @@ NAMES: dict[str, Any] = {
     "stark_Method": types.MethodType,
     "stark_overlap": overlap,
     "stark_only_device": only_device,
-    "stark_tracing": torch._C._get_tracing_state,
+    "stark_tracing": torch._C._is_tracing,
     "stark_transforms": torch._C._functorch.peek_interpreter_stack,
 }
 
 ENVIRONMENT = {
-    "torch.jit traces": "stark_tracing() is None",
+    "torch.jit traces": "not stark_tracing()",
     "a transform of torch.func, such as vmap": "stark_transforms() is None",
     "forward-mode differentiation": "stark_forward_ad._current_level < 0",
     "autocast": "not stark_any_autocast()",
