@@ -89,7 +89,7 @@ def test_what_is_looked_at_in_a_large_output_is_secret(monkeypatch: pytest.Monke
     ours = rounded(theirs)
     ours[4000] = 0
 
-    found = [agreement(ours, theirs, BUDGET, "fp32-split") for _ in range(60)]
+    found = [agreement(ours, theirs, BUDGET, "fp32-split") for _ in range(200)]
 
     assert {"full", "as a whole"} == set(found), "one row in 16"
 
