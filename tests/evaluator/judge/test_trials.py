@@ -76,7 +76,7 @@ def test_a_search_tries_as_many_regimes_as_it_has_time_for(
 
     found = made_ready(SOURCE, tmp_path).trials
 
-    assert [None, None, *REGIMES, EXCHANGED] == [
+    assert [None, None, *REGIMES, EXCHANGED, EXCHANGED] == [
         trial.regime for trial in found.for_effort("search")
     ]
     assert found.nominal == list(found.for_effort("race")), "its winner is verified on the others"
@@ -429,7 +429,7 @@ def test_where_the_reference_bears_no_regime_of_all_inputs_some_are_in_it(tmp_pa
     places = {trial.regime: trial.places for trial in found.always}
     assert {"mixed": (0, 2), "large": (0, 2), "shifted": (0, 2)}.items() <= places.items()
     assert places["tiny"] is None and places[EXCHANGED] is None
-    assert len(found.always) == len(places) + 1 == len(found.kept)
+    assert len(found.always) == len(places) + 2 == len(found.kept), "two are nominal, two exchanged"
     large = next(trial for trial in found.always if trial.regime == "large")
     x, cosine, y = found.drawn(large).tensors
     assert x.abs().max() > 256 and y.max() > 128 and cosine.max() <= 1
@@ -461,10 +461,12 @@ def test_a_regime_in_parts_is_tried_for_a_while_only(
 def test_inputs_that_the_problem_does_not_draw_are_not_exchanged(tmp_path: Path) -> None:
     found = constant("x @ table", "torch.arange(64.0).view(8, 8)", tmp_path)
 
-    (trial,) = (each for each in found.always if each.regime == EXCHANGED)
-    x, table = found.drawn(trial).tensors
-    assert not torch.equal(x, found.drawn(Trial(trial.seed)).tensors[0])
-    assert torch.equal(table, torch.arange(64.0).view(8, 8))
+    both = [each for each in found.always if each.regime == EXCHANGED]
+    assert 2 == len(both)
+    for trial in both:
+        x, table = found.drawn(trial).tensors
+        assert not torch.equal(x, found.drawn(Trial(trial.seed)).tensors[0])
+        assert torch.equal(table, torch.arange(64.0).view(8, 8))
 
 
 SCALED = """

@@ -63,6 +63,9 @@ UNSEEN_SHARE: dict[Effort, float] = {"race": 0.0, "search": 0.1, "promote": 1.0}
 """Share of the calls in a regime among timed ones whose inputs are new. Of the others, which verification had too, the expected
 outputs may be known already, which saves time."""
 
+EXCHANGES = 2
+"""Trials with exchanged elements, which may be few or many (`exchanged.py`)."""
+
 MODES_S = 1.0
 """Seconds for the other ways of calling (`candidate/backward.py`) of a large problem in a search, at least one of which is
 tried. Otherwise all are: the clock of a busy machine must not decide what a candidate is held to."""
@@ -144,14 +147,14 @@ class Trials:
 
     def _expect_nominal(self) -> list[list[Allowed]]:
         self.kept.clear()
-        found: list[list[Allowed]] = []
-        for trial in self.nominal:
-            drawn = self.drawn(trial)
-            outputs = self.expected(trial, drawn, keep=True)
-            if not found and not self._keeps_all:
-                self._passing_first = passing(drawn, outputs, None)
-            found.append(self.expectations.allowed(outputs))
-        return found
+        return [self._allowed(trial) for trial in self.nominal]
+
+    def _allowed(self, trial: Trial) -> list[Allowed]:
+        drawn = self.drawn(trial)
+        outputs = self.expected(trial, drawn, keep=True)
+        if trial is self.nominal[0] and not self._keeps_all:
+            self._passing_first = passing(drawn, outputs, None)
+        return self.expectations.allowed(outputs)
 
     def add_regimes(self) -> None:
         """Verify candidates also in regimes where the reference is accurate; if nothing is kept, in as many as take `REGIMES_S`."""
@@ -160,7 +163,8 @@ class Trials:
             self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
         self._changeable = self._regimes(self._find_constants())
         for regime in self._changeable:
-            self.always += self._in_regime(regime, keep=True)
+            for _ in range(EXCHANGES if regime == EXCHANGED else 1):
+                self.always += self._in_regime(regime, keep=True)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
         if self._signature.has_floats:
@@ -393,11 +397,14 @@ class Trials:
             if left == []:
                 return ()
             _, others = self.kept.get(self.always[1 if place == 0 else 0], (None, None))
-            drawn = self.drawn(trial)
-            found = passing(drawn, self.expected(trial, drawn), others)
+            found = self._passing(trial, others)
             left = [name for name in found if left is None or name in left]
         if not left:
             return ()
         return (
             f"the problem is degenerate: {' and '.join(left or ())} would pass as a correct output",
         )
+
+    def _passing(self, trial: Trial, others: list[ExpectedTensor] | None) -> list[str]:
+        drawn = self.drawn(trial)
+        return passing(drawn, self.expected(trial, drawn), others)

@@ -49,6 +49,17 @@ def test_buffers_of_every_type_vary_unless_they_look_like_masks(
         assert same_values(before, model.buffer)
 
 
+@pytest.mark.parametrize(("whole", "varies"), [(1, True), (64, False)])
+def test_a_random_buffer_may_hold_a_whole_number_by_chance(whole: int, varies: bool) -> None:
+    buffer = torch.rand(1 << 20) + 0.1
+    buffer[:whole] = 0.0
+
+    model = Model(buffer)
+    vary(model, 0)
+
+    assert varies != same_values(buffer, model.buffer)
+
+
 def test_tensors_of_other_shapes_and_types_have_other_values() -> None:
     ones = torch.ones(4)
 

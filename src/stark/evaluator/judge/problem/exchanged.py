@@ -13,11 +13,12 @@ import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
 
-LONE, LEAST = 16, 16
-"""So many single elements change, but at most one in LEAST."""
+LONE, LEAST = (4, 16), 16
+"""By chance, so few or so many single elements change, but at most one in LEAST. The fewer, the seldomer the numbers are among
+them that a candidate looks at; the more, the likelier is one in each kind of row."""
 
 SHARE, SHORTEST, MOST = 32, 64, 512
-"""Besides, one in SHARE of a line along any axis of at least SHORTEST elements, up to MOST: of a long sum in half precision, one
+"""Beside many, one in SHARE of a line along any axis of at least SHORTEST elements, up to MOST: of a long sum in half precision, one
 element does not show."""
 
 SAMPLE = 4096
@@ -52,8 +53,7 @@ def _exchanged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
         free |= (some[at[:-1]] == 0).all(1)
     at = tuple(axis[free] for axis in at)
     # They change places: no value occurs twice that was unique, so what is sorted or the largest stays unambiguous.
-    order = torch.randperm(len(at[0]), generator=generator)
-    numbers[at] = numbers[at][order.to(found.device)]
+    numbers[at] = numbers[at].roll(1)
     if symmetric:
         numbers.copy_(numbers.tril() + numbers.tril(-1).mT)
     return found
@@ -64,10 +64,10 @@ def _chosen(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
 
     They are few and chosen on the CPU, since a GPU would wait for each of many small steps.
     """
-    lone = min(LONE, max(shape.numel() // LEAST, 1))
-    chosen = [_randomly(shape, lone, generator)]
+    number = LONE[int(torch.randint(2, (), generator=generator))]
+    chosen = [_randomly(shape, min(number, max(shape.numel() // LEAST, 1)), generator)]
     for axis, extent in enumerate(shape):
-        if extent >= SHORTEST:
+        if extent >= SHORTEST and number == max(LONE):
             line = _randomly(shape, 1, generator).repeat(1, min(extent // SHARE, MOST))
             line[axis] = torch.randint(extent, line[axis].shape, generator=generator)
             chosen.append(line)
