@@ -89,14 +89,14 @@ async def test_a_candidate_that_is_wrong_in_the_second_case_alone_is_wrong(
 
 
 async def test_the_worst_case_counts_if_the_problem_says_so(executor: Executor) -> None:
-    slow = f"[{HONEST} for _ in range(20)][-1]"
+    slow = f"[{HONEST} for _ in range(60)][-1]"
     worst = Problem(name="worst", source=f"{SOURCE}\nOBJECTIVE = 'worst'\n")
 
     found = await executor.evaluate(worst, as_candidate("pytorch", candidate(HONEST, slow)))
 
     assert isinstance(found, Correct), found
     speedups = found.speedups_vs()
-    assert speedups["prefill"].ratio < 0.5  # a twentieth, on a machine that is not busy
+    assert speedups["prefill"].ratio < 0.5  # a sixtieth, on a machine that is not busy
     assert "prefill" == least(speedups)
     assert found.speedup_vs().ratio == speedups["prefill"].ratio
 

@@ -202,7 +202,7 @@ def test_calls_for_the_oracle_are_of_all_kinds_and_not_those_of_verification(
 ) -> None:
     trials = comparing._prepared.trials
 
-    assert [None, *REGIMES, EXCHANGED] == [each.regime for each in comparing._judged]
+    assert [None, *REGIMES, EXCHANGED, EXCHANGED] == [each.regime for each in comparing._judged]
     assert comparing._judged[0] not in trials.always
 
 
