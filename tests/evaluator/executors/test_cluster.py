@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.cluster_utils")
@@ -31,7 +32,14 @@ from support.judge import ENDS_THE_JUDGE
 
 HONEST = as_candidate("cpp", FAULTS["honest"][0])
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+Opens = Callable[..., RayExecutor]
+
+# A judge waits for a place in the cluster, however long that takes.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(120),
+]
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +68,25 @@ def address(two_nodes: Any, request: pytest.FixtureRequest, monkeypatch: pytest.
     return f"{two_nodes.address}?device=cpu&judges=2"
 
 
-def executor_at(address: str, notes: Path, *options: str) -> RayExecutor:
-    return RayExecutor(address, command=[sys.executable, FAKE_JUDGE, str(notes), *options])
+@pytest_asyncio.fixture(loop_scope="module")
+async def open_with(address: str) -> AsyncIterator[Opens]:
+    """Opens the cluster with a judge's command line. After the test, even one that fails, its actors give their places back."""
+    opened = []
+
+    def executor(*command: str) -> RayExecutor:
+        opened.append(RayExecutor(address, command=command))
+        return opened[-1]
+
+    yield executor
+    for each in opened:
+        await each.close()
+        for judge in each._judges:
+            ray.kill(judge._actor)
+
+
+def fake_judge(notes: Path, *options: str) -> tuple[str, ...]:
+    """Its command line."""
+    return sys.executable, FAKE_JUDGE, str(notes), *options
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -72,16 +97,10 @@ async def until(happened: Callable[[], bool]) -> None:
     pytest.fail("it did not happen within 20 s")
 
 
-def end(executor: RayExecutor) -> None:
-    """Give the actors' places back at once."""
-    for judge in executor._judges:
-        ray.kill(judge._actor)
-
-
 async def test_candidates_are_judged_and_one_that_ends_judges_is_found(
-    address: str, tmp_path: Path
+    open_with: Opens, tmp_path: Path
 ) -> None:
-    executor = executor_at(address, tmp_path / "notes")
+    executor = open_with(*fake_judge(tmp_path / "notes"))
     culprit = as_candidate("cpp", f"{HONEST.source}\n{ENDS_THE_JUDGE}")
 
     found = await asyncio.gather(
@@ -91,15 +110,13 @@ async def test_candidates_are_judged_and_one_that_ends_judges_is_found(
     assert all(isinstance(each, Correct) for each in found[:-1])
     assert isinstance(found[-1], Crashed)
     assert "Without this candidate, the judge works" in found[-1].error
-    await executor.close()
-    end(executor)
 
 
 async def test_drivers_share_the_actors_and_what_they_have_prepared(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_with: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actor_judge, "PING_S", 0.1)
-    first, second = (executor_at(address, tmp_path / "notes") for _ in range(2))
+    first, second = (open_with(*fake_judge(tmp_path / "notes")) for _ in range(2))
     await first.evaluate(PROBLEM, HONEST)
     await second.start()
     await until(lambda: any(judge.kept for judge in second._judges))
@@ -108,17 +125,14 @@ async def test_drivers_share_the_actors_and_what_they_have_prepared(
         await second.evaluate(PROBLEM, HONEST)
 
     assert [PROBLEM.name] == (tmp_path / "notes").read_text().split(), "it is prepared once"
-    await first.close()
-    await second.close()
-    end(first)
 
 
 async def test_actors_of_two_kinds_are_reached_through_a_view_each(
-    address: str, tmp_path: Path
+    open_with: Opens, tmp_path: Path
 ) -> None:
     notes, judge = tmp_path / "notes", f"{sys.executable} {FAKE_JUDGE}"
     one_of_each = f"mkdir {tmp_path}/first && kind=H100 || kind=H200; exec {judge} {notes}-$kind --device $kind"
-    whole = RayExecutor(address, command=["sh", "-c", one_of_each])
+    whole = open_with("sh", "-c", one_of_each)
 
     references = [await whole.on(kind).describe(PROBLEM) for kind in ("H100", "H200")]
     for kind in ("H100", "H200"):
@@ -130,42 +144,41 @@ async def test_actors_of_two_kinds_are_reached_through_a_view_each(
     assert ["H100", "H200"] == [each.device.name for each in references]
     assert [PROBLEM.name] == Path(f"{notes}-H100").read_text().split()
     assert [PROBLEM.name] == Path(f"{notes}-H200").read_text().split()
-    await whole.close()
-    end(whole)
 
 
-async def test_a_cancelled_request_is_cancelled_at_the_judge(address: str, tmp_path: Path) -> None:
-    executor = executor_at(address, tmp_path / "notes", "--judging-s", "30")
+async def test_a_cancelled_request_is_cancelled_at_the_judge(
+    open_with: Opens, tmp_path: Path
+) -> None:
+    executor = open_with(*fake_judge(tmp_path / "notes", "--judging-s", "30"))
     asked = asyncio.create_task(executor.evaluate(PROBLEM, HONEST))
     await until((tmp_path / "notes").exists)
 
     asked.cancel()
 
     await until(lambda: "cancelled" in (tmp_path / "notes").read_text())
-    await executor.close()
-    end(executor)
 
 
 async def test_dead_workers_and_nodes_lose_nothing_and_blame_nobody(
-    address: str, two_nodes: Any, tmp_path: Path
+    open_with: Opens, two_nodes: Any, tmp_path: Path
 ) -> None:
-    executor = executor_at(address, tmp_path / "notes", "--judging-s", "0.2")
+    executor = open_with(*fake_judge(tmp_path / "notes", "--judging-s", "0.2"))
+    await executor.start()
+    await until(lambda: 2 == len(fake_judges(tmp_path)))
     waiting = [asyncio.create_task(executor.evaluate(PROBLEM, HONEST)) for _ in range(20)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    judges = fake_judges(tmp_path)
-    assert 2 == len(judges)
 
+    judges = fake_judges(tmp_path)
     workers = [int(Path(f"/proc/{pid}/stat").read_text().split()[3]) for pid in judges]
     os.kill(workers[0], signal.SIGKILL)
     await asyncio.to_thread(gone, judges[:1], 5.0)
     two_nodes.remove_node(two_nodes.worker, allow_graceful=False)
-    await asyncio.to_thread(gone, workers, 20.0)
-    await asyncio.to_thread(gone, judges, 5.0)
-    two_nodes.worker = two_nodes.add_node(num_cpus=2)
+    try:
+        await asyncio.to_thread(gone, workers, 20.0)
+        await asyncio.to_thread(gone, judges, 5.0)
+    finally:
+        two_nodes.worker = two_nodes.add_node(num_cpus=2)
 
     assert all(isinstance(each, Correct) for each in await asyncio.gather(*waiting))
-    await executor.close()
-    end(executor)
 
 
 def fake_judges(folder: Path) -> list[int]:
@@ -196,13 +209,11 @@ def gone(pids: list[int], within_s: float) -> None:
         time.sleep(0.05)
 
 
-async def test_a_judge_that_does_not_start_says_where_and_why(address: str) -> None:
-    executor = RayExecutor(address, command=["sh", "-c", "echo no driver >&2; exit 3"])
+async def test_a_judge_that_does_not_start_says_where_and_why(open_with: Opens) -> None:
+    executor = open_with("sh", "-c", "echo no driver >&2; exit 3")
 
     with pytest.raises(JudgeUnavailable, match=r"on the node \S+, the judge .*no driver"):
         await executor.evaluate(PROBLEM, HONEST)
-    await executor.close()
-    end(executor)
 
 
 async def test_a_cluster_that_is_not_there_is_named() -> None:
@@ -211,18 +222,17 @@ async def test_a_cluster_that_is_not_there_is_named() -> None:
 
     with pytest.raises(JudgeUnavailable, match=r"cannot reach the Ray cluster 127\.0\.0\.1:1"):
         await executor.describe(PROBLEM)
-    await executor.close()
 
 
 async def test_the_same_bench_gives_the_same_trees_and_verdicts(
-    address: str, tmp_path: Path
+    open_with: Opens, tmp_path: Path
 ) -> None:
-    judge = [sys.executable, FAKE_JUDGE, str(tmp_path / "notes"), "--inventing"]
+    judge = fake_judge(tmp_path / "notes", "--inventing")
     workers = CommandsExecutor([judge, judge])
     (shared := tmp_path / "shared").mkdir()
     executors = {
         "local": CommandsExecutor([judge, judge]),
-        "ray": RayExecutor(address, command=judge),
+        "ray": open_with(*judge),
         "folder": FolderExecutor(shared, Limits()),
     }
     serving = asyncio.create_task(serve_folder(shared, workers, False, lambda _: None))
@@ -233,7 +243,6 @@ async def test_the_same_bench_gives_the_same_trees_and_verdicts(
             await samples.work(store, bench, 3, executor)
             reports[name] = samples.timeless(make_report(store, bench))
     serving.cancel()
-    end(executors["ray"])
     for executor in (*executors.values(), workers):
         await executor.close()
 
