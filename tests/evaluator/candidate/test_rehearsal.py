@@ -1,4 +1,4 @@
-"""A call without a device compiles Triton's kernels, and nothing that a program does in it fails its build."""
+"""A call without a device compiles Triton's kernels and tells Triton's errors; nothing else that it raises counts."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ from stark.evaluator.candidate.program import import_file
 from stark.evaluator.candidate.rehearsal import rehearse
 
 sys.path.insert(0, ".")
-new = import_file("candidate", Path("candidate.py")).ModelNew
-rehearse(new, Path("problem.py"), 90, float(sys.argv[1]))
-print("done")
+path, gpu = Path("candidate.py"), {"capability": 90, "shared": 227 * 1024}
+new = import_file("candidate", path).ModelNew
+print(rehearse(new, path, Path("problem.py"), gpu, float(sys.argv[1])).get("error", "done"))
 """
 
 
@@ -109,6 +109,58 @@ def test_what_needs_a_device_ends_it_without_a_fault(forward: str, tmp_path: Pat
     head, _, _ = CANDIDATE.partition("        assert")
 
     assert "done\n" == rehearsed(tmp_path, f"{head}        {forward}\n")
+
+
+def test_what_triton_refuses_is_told_with_its_line(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    wrong = CANDIDATE.replace("tl.arange(0, BLOCK)", "tl.arange(0, BLOCK + 1)")
+
+    told = rehearsed(tmp_path, wrong)
+
+    assert told.startswith("CompilationError: at 2:") and "power of 2" in told
+    assert f"line {wrong[: wrong.index('double[')].count(chr(10)) + 1}, in forward" in told
+
+
+def test_an_error_that_the_program_handles_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    wrong = CANDIDATE.replace("tl.arange(0, BLOCK)", "tl.arange(0, BLOCK + 1)")
+    handled = wrong.replace("        double[", "        try: double[").replace(
+        "        return out", "        except Exception: return 2.0 * x\n        return out"
+    )
+
+    assert "done\n" == rehearsed(tmp_path, handled)
+
+
+PRODUCT = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def square(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    tile = tl.load(x + at)
+    tl.store(out + at, tl.dot(tile, tl.trans(tile)))
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+
+    def forward(self, x):
+        square[(1,)](x, x, BLOCK=256)
+        return x
+"""
+
+
+def test_too_much_shared_memory_is_told_in_tritons_words(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+
+    assert rehearsed(tmp_path, PRODUCT).startswith(
+        "OutOfResources: out of resource: shared memory, Required: "
+    )
 
 
 def test_a_loop_without_end_is_left(tmp_path: Path) -> None:

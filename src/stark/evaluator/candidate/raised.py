@@ -13,6 +13,9 @@ MAX_ERROR_CHARS = 15_000
 CAUSES = 8
 """Maximum number of chained causes of an exception that are reported."""
 
+PASSES_FAILED = "PassManager::run failed"
+"""The entire message of exceptions from Triton's later stages, which print the actual error."""
+
 
 def reported(error: BaseException, path: Path) -> Message:
     """An answer with `ok` false, the error's `kind` and text, and the full names of its types, their bases and its causes'."""

@@ -2,14 +2,17 @@
 
 A kernel and the C code that launches it are compiled at the first call. That takes a third of a second, or minutes for an
 autotuned kernel, and meanwhile no other program can use the device. Here the kernels go into the program's folder.
-Whatever this call cannot do, such as ask for the number of multiprocessors, ends it: the rest is compiled later.
+Whatever this call cannot do, such as ask for the number of multiprocessors, ends it: the rest is compiled later. Errors of
+Triton are reported, since they would be the same with a device.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +25,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate.program import import_file
+from stark.evaluator.candidate.raised import PASSES_FAILED, reported
+from stark.evaluator.candidate.wire import Message
 
 DEVICE = torch.device("cuda", 0)
 _GETTERS = {torch.Tensor.is_cuda.__get__: True, torch.Tensor.device.__get__: DEVICE}  # type: ignore[attr-defined]
@@ -30,26 +35,43 @@ _MOVES = (torch.Tensor.cuda, torch.Tensor.to)
 POLL_S = 0.01
 
 
-def rehearse(kind: Any, problem: Path, capability: int, limit_s: float) -> None:
-    """Call a class like `ModelNew` on the problem's inputs, for a GPU of this compute capability, such as 90.
+def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float) -> Message:
+    """Call a class like `ModelNew` of the file `path` on the problem's inputs. Returns Triton's error, if there is one.
 
-    A process of its own makes the call, since a program that fails where there is no device may be right where there is one.
-    It ends after `limit_s` seconds at the latest.
+    `gpu` has the `capability` to compile for, such as 90, and `shared`, the bytes of shared memory that a block may have.
+    A process of its own makes the call, since a program that fails where there is no device may be right where there is
+    one. It ends after `limit_s` seconds at the latest.
     """
-    pid = os.fork()
-    if pid == 0:
-        with suppress(BaseException):
-            _call(kind, problem, capability)
-        os._exit(0)
-    deadline = time.monotonic() + limit_s
-    while not os.waitpid(pid, os.WNOHANG)[0]:
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGKILL)
-        time.sleep(POLL_S)
+    with tempfile.TemporaryFile("w+") as told:
+        pid = os.fork()
+        if pid == 0:
+            with suppress(BaseException):
+                told.write(json.dumps(_error(kind, path, problem, gpu)))
+                told.flush()
+            os._exit(0)
+        deadline = time.monotonic() + limit_s
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(POLL_S)
+        told.seek(0)
+        error: Message = json.loads(told.read() or "{}")
+    return error
 
 
-def _call(kind: Any, problem: Path, capability: int) -> None:
-    _compile_only(capability)
+def _error(kind: Any, path: Path, problem: Path, gpu: Message) -> Message:
+    try:
+        _call(kind, problem, gpu)
+    except Exception as error:
+        from triton.errors import TritonError
+
+        if isinstance(error, TritonError) or str(error) == PASSES_FAILED:
+            return reported(error, path)
+    return {}
+
+
+def _call(kind: Any, problem: Path, gpu: Message) -> None:
+    _compile_only(gpu["capability"], gpu["shared"])
     _leave_dynamo_out()
     module = import_file("problem", problem)
     with torch.device("meta"), torch.no_grad():
@@ -116,12 +138,13 @@ def _leave_dynamo_out() -> None:
         torch._dynamo = sys.modules["torch._dynamo"] = stub
 
 
-def _compile_only(capability: int) -> None:
+def _compile_only(capability: int, shared: float) -> None:
     """Let Triton's kernels only be compiled when they are called. Raises ImportError without Triton."""
     from triton.backends.compiler import GPUTarget
     from triton.backends.nvidia.driver import CudaLauncher
     from triton.runtime import driver
     from triton.runtime.autotuner import Autotuner
+    from triton.runtime.errors import OutOfResources
     from triton.runtime.jit import JITFunction
 
     driver.set_active(_NoDevice(GPUTarget("cuda", capability, 32), CudaLauncher))
@@ -129,6 +152,8 @@ def _compile_only(capability: int) -> None:
 
     def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
+        if kernel.metadata.shared > shared:  # Triton itself looks when it loads the kernel
+            raise OutOfResources(kernel.metadata.shared, shared, "shared memory")
         CudaLauncher(kernel.src, kernel.metadata)
         return kernel
 

@@ -144,7 +144,8 @@ class Runner:
         log.addHandler(logging.StreamHandler(sys.stdout))
         answer = self._import(request)
         if (how := request["rehearsal"]) is not None:
-            rehearse(getattr(self.module, request["class"]), Path(how["problem"]), *how["for"])
+            kind, problem = getattr(self.module, request["class"]), Path(how["problem"])
+            return rehearse(kind, self.path, problem, how["gpu"], how["limit_s"])
         return answer
 
     def _attach(self, request: Message) -> Message:

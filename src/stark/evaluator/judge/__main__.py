@@ -7,6 +7,7 @@ on another machine, use any command that forwards these two streams, such as ssh
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import signal
@@ -59,11 +60,13 @@ def main() -> None:
     slots = Slots(locks_below(cache_folder()), name, max(1, (os.cpu_count() or 2) // 2))
     toolchain, service = toolchain_of(cache.root), os.environ.get(SERVICE)
     gpu = found.sheet.architecture if found.sheet.kind == "cuda" else None
+    shared_bytes = 1024 * (found.sheet.shared_memory_kb or math.inf)
 
     def serve(pipe: Connection, branch: Forkserver) -> None:
         place = None if service is None else Path(service)
         # On a GPU's host, programs are timed while others are built.
-        builds = Builds(cache, gpu, toolchain, branch, place, yields=gpu is not None)
+        yields = gpu is not None
+        builds = Builds(cache, gpu, toolchain, branch, place, yields, shared_bytes)
         Judge(pipe, branch, found, name, builds, slots).serve()
 
     relay = Relay(serve, forkserver, answers, found.device_class)

@@ -60,30 +60,32 @@ def test_a_file_that_asks_for_the_device_is_imported_where_there_is_one(
     assert built == (found.error is None)
 
 
-CUTEDSL = LANGUAGES["cutedsl"]
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(CUTEDSL.missing() is not None, reason=str(CUTEDSL.missing()))
 @pytest.mark.parametrize(
-    ("replaced", "by", "error"),
+    ("language", "replaced", "by", "error"),
     [
-        ("", "", None),
-        ("autovec_copy(held", "autovec_cpy(held", "has no attribute 'autovec_cpy'"),
-        ("(width,), (pack,)), own)", "(1,), (pack,)), own)", "candidate.py"),
+        ("cutedsl", "", "", None),
+        ("cutedsl", "autovec_copy(held", "autovec_cpy(held", "has no attribute 'autovec_cpy'"),
+        ("cutedsl", "(width,), (pack,)), own)", "(1,), (pack,)), own)", "candidate.py"),
+        ("triton", "", "", None),
+        ("triton", "tl.where(", "tl.were(", "has no attribute 'were'"),
+        ("triton", "tl.arange(0, BLOCK)", "tl.arange(0, 3)", "must be a power of 2"),
+        ("triton", "x = x.contiguous()", "raise ValueError('it has no values here')", None),
     ],
-    ids=["right", "wrong name", "wrong shape"],
 )
-def test_cute_kernels_are_compiled_without_a_device_in_the_sandbox(
-    tmp_path: Path, replaced: str, by: str, error: str | None
+def test_kernels_are_compiled_without_a_device_in_the_sandbox(
+    tmp_path: Path, language: str, replaced: str, by: str, error: str | None
 ) -> None:
-    given = guide_example(CUTEDSL).candidate
+    written_in = LANGUAGES[language]
+    if lacks := written_in.missing():
+        pytest.skip(lacks)
+    problem, given = guide_example(written_in)
     candidate = given.model_copy(update={"source": given.source.replace(replaced, by)})
-    server = Forkserver.start(CUTEDSL.preload)
+    server = Forkserver.start(written_in.preload)
     try:
         builds = Builds(BuildCache(tmp_path, most_bytes=1e9), "sm_90", TOOLCHAIN, server)
         with builds.in_use(candidate):
-            found = builds.build(candidate, Limits(), Patience())
+            found = builds.build(candidate, Limits(), Patience(), problem=problem.source)
     finally:
         server.close()
     if error is None:

@@ -10,6 +10,7 @@ been built before: if they fit, no compiler runs, and if they do not, they are t
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -21,10 +22,11 @@ from stark.core.candidate import Candidate
 from stark.core.judging import Limits
 from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.confine import Place
+from stark.evaluator.candidate.raised import PASSES_FAILED
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.building.away import Wanted, fetched
 from stark.evaluator.judge.building.cache import BuildCache
-from stark.evaluator.judge.building.complaints import PASSES_FAILED, first_errors
+from stark.evaluator.judge.building.complaints import first_errors
 from stark.evaluator.judge.building.packing import KEPT_BYTES, Received, Unusable
 from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.allowance import Allowance
@@ -100,14 +102,18 @@ class Builds:
         forkserver: Forkserver,
         service: Path | None = None,
         yields: bool = False,
+        shared_bytes: float = math.inf,
     ) -> None:
         """`architecture` is that of the GPU, such as `sm_90`, or None to build for this CPU.
+
+        A block of the GPU has at most `shared_bytes` of shared memory.
 
         `service` is the socket of a build service. With `yields`, builds leave the cores to whatever else runs.
         """
         self._cache, self._root = cache, cache.root
         self._architecture, self._toolchain = architecture, toolchain
         self._forkserver, self._service, self._yields = forkserver, service, yields
+        self._shared_bytes = shared_bytes
         self._root.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -243,8 +249,11 @@ class Builds:
         capability = re.fullmatch(r"sm_(\d+)a?", self._architecture or "")
         if "triton" not in written_in.preload or capability is None or not built.problem.exists():
             return None
-        how = int(capability[1]), min(REHEARSAL_S, REHEARSAL_SHARE * limits.build_s)
-        return {"problem": str(built.problem), "for": how}
+        return {
+            "problem": str(built.problem),
+            "gpu": {"capability": int(capability[1]), "shared": self._shared_bytes},
+            "limit_s": min(REHEARSAL_S, REHEARSAL_SHARE * limits.build_s),
+        }
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:

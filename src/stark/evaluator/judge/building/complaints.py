@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import PurePath
 
+from stark.evaluator.candidate.raised import PASSES_FAILED
+
 ERRORS = 3
 """Maximum number of errors to show. Later errors usually follow from the first ones."""
 
@@ -42,9 +44,6 @@ TYPES = (
 )
 """An exception is a compiler's error if one of these is its type, a base of its type, or the type of one
 of its causes."""
-
-PASSES_FAILED = "PassManager::run failed"
-"""The entire message of exceptions from Triton's later stages, which print the actual error."""
 
 MESSAGES = (
     PASSES_FAILED,
