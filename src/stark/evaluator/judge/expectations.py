@@ -14,7 +14,7 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.problem.weights import nudging
-from stark.evaluator.judge.verify.conditioning import DRAWS, nudged
+from stark.evaluator.judge.verify.conditioning import DRAWS, nudged, without_ties
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.exact import differing
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
@@ -37,6 +37,10 @@ NOISE_FACTOR = 10.0
 INSTEAD = "so candidates are compared with the reference's own outputs instead"
 NO_FLOAT64 = f"the reference does not run in float64, {INSTEAD}"
 NO_ROOM = f"the reference does not fit into memory in float64, {INSTEAD}"
+
+
+ORDERS = 8
+"""In so many orders equal zeros are taken. An element that depends on the order is the same in all of them by chance only."""
 
 
 class Allowed(NamedTuple):
@@ -122,6 +126,7 @@ class Expectations:
             self.without_oracle(NO_FLOAT64)
         terms = replace(self._terms, bounded=bounded)
         moves = self._moves(drawn, oracle, eager)
+        undecided = [None] * len(eager) if bounded else self._undecided(drawn, eager)
         found = []
         for place, (exact, ours, far) in enumerate(zip(oracle or eager, eager, moves, strict=True)):
             each = replace(expect(exact, ours, terms), moves=far)
@@ -133,7 +138,7 @@ class Expectations:
                     for kind, error in passes.items()
                 }
                 layered = any(draw.has_far_layers for draw in own)
-                each = replace(each, layered=layered, granted=granted)
+                each = replace(each, layered=layered, granted=granted, undecided=undecided[place])
             found.append(each)
         return self._with_noise(found)
 
@@ -160,11 +165,11 @@ class Expectations:
         )
 
     def moved(
-        self, drawn: Drawn, index: int, runs: int = DRAWS, times: float = 1.0
+        self, drawn: Drawn, index: int, runs: int = DRAWS, times: float = 1.0, ties: bool = True
     ) -> Iterator[torch.Tensor]:
         """Yield results of the reference for one output, after inputs and weights have moved by up to `times` the class's rounding.
 
-        Raises torch.OutOfMemoryError.
+        Without `ties`, zeros among the inputs move, too. Raises torch.OutOfMemoryError.
         """
         precision = looser(self._terms.precision, self._terms.own)
         for seed in range(runs):
@@ -178,12 +183,29 @@ class Expectations:
                 dtype = str(tensor.dtype).removeprefix("torch.")
                 return nudged(tensor, times * rounding_of(precision, dtype), generator)
 
+            inputs = drawn if ties else _without_ties(drawn, seed)
             near = Drawn(
-                list(map(nudge, drawn.tensors)), drawn.arguments, tuple(map(nudge, drawn.state))
+                list(map(nudge, inputs.tensors)), drawn.arguments, tuple(map(nudge, drawn.state))
             )
             with nudging(self._program.model, nudge):
                 outputs = self._program.run(near)
             yield outputs[index]
+
+    def _undecided(self, drawn: Drawn, eager: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """Where, in outputs of integers or booleans, it matters which of equal zeros among the inputs is taken first.
+
+        A regime has such zeros, and the problem may have none.
+        """
+        found: list[torch.Tensor | None] = [None] * len(eager)
+        tied = any(is_inexact(each) and bool((each == 0).any()) for each in drawn.tensors)
+        exact = [place for place, each in enumerate(eager) if not is_inexact(each)]
+        if not (tied and exact):
+            return found
+        first, *others = (self._program.run(_without_ties(drawn, seed)) for seed in range(ORDERS))
+        for place in exact:
+            differ = [each[place] != first[place] for each in others]
+            found[place] = torch.stack(differ).any(0)
+        return found
 
     def without_oracle(self, warning: str) -> None:
         """Let the reference's own outputs replace the oracle."""
@@ -239,6 +261,16 @@ def _rounded(drawn: Drawn) -> Drawn:
             moved = parts.double() * (1 + unit / 2 * up)
             tensor = torch.view_as_complex(moved) if tensor.is_complex() else moved
         tensors.append(tensor)
+    return replace(drawn, tensors=tensors)
+
+
+def _without_ties(drawn: Drawn, seed: int) -> Drawn:
+    """The draw with other zeros (`without_ties`)."""
+    tensors = list(drawn.tensors)
+    for place, tensor in enumerate(tensors):
+        if tensor.is_floating_point():
+            generator = torch.Generator(tensor.device).manual_seed(seed)
+            tensors[place] = without_ties(tensor, generator)
     return replace(drawn, tensors=tensors)
 
 

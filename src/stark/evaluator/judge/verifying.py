@@ -226,6 +226,7 @@ def check_results(
     if called.odd is not None:
         error = _odd_results(called.odd, prepared)
         raise Verdict(Incorrect(error=when + error if isinstance(called.odd, dict) else error))
+    found = [right.decided(each) for each, right in zip(found, expected, strict=True)]
     changes, differentiation = prepared.program.changes, prepared.program.differentiation
     names = [f"output {index}" for index in range(*prepared.returned.indices(len(found)))]
     if differentiation is not None:
@@ -268,7 +269,7 @@ def _compared(
     moved = partial(prepared.trials.expectations.moved, drawn, index)
     try:
         if right.exact:
-            further = partial(moved, MOST_RUNS, MOVES)
+            further = partial(moved, MOST_RUNS, MOVES, ties=False)
             explained = is_right(result, right.eager, right.oracle, further)
         else:
             explained = is_explained(result, right, moved)

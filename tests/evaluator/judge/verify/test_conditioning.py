@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify.conditioning import FIRST, nudged
+from stark.evaluator.judge.verify.conditioning import FIRST, nudged, without_ties
 
 ROUNDING = 1e-3
 
@@ -37,3 +37,16 @@ def test_whole_numbers_are_exact_unless_one_is_not(beyond: float) -> None:
 def test_an_empty_tensor_and_a_number_bear_it() -> None:
     assert 0 == nudged(torch.rand(0, 3), ROUNDING, torch.Generator()).numel()
     assert () == nudged(torch.tensor(0.3), ROUNDING, torch.Generator()).shape
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_zeros_become_different_tiny_numbers_but_not_those_of_masks(dtype: Any) -> None:
+    values = torch.tensor([0.0, 0.0, 1.5, -0.5, 0.0]).to(dtype)
+
+    found = without_ties(values, torch.Generator().manual_seed(0)).double()
+
+    zeros, others = found[[0, 1, 4]].tolist(), found[[2, 3]].tolist()
+    assert len(set(zeros)) == 3 and all(0 < each < 1e-4 for each in zeros)
+    assert others == [1.5, -0.5]
+    flags = torch.tensor([0.0, 1.0, 0.0]).to(dtype)
+    assert torch.equal(without_ties(flags, torch.Generator()), flags)

@@ -27,6 +27,10 @@ MOVES = 4.0
 """An error is explained up to this multiple of the root mean square move: the moves are as large as a class's coarsest
 rounding already."""
 
+SMALL, OCTAVES = 2.0**-24, 10.0
+"""Zeros become at least this, or the least normal number if that is smaller, and at most so many powers of two more: a half
+type then has a thousand values. Those of one byte, which have none so small, stay."""
+
 FIRST = 1024
 """Numbers that are looked at before all others are."""
 
@@ -45,6 +49,16 @@ def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) ->
         return tensor
     noise = torch.rand(tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1)
     return exact.addcmul(exact, noise, value=rounding).to(tensor.dtype)
+
+
+def without_ties(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The tensor with tiny positive numbers for its zeros, so that few are equal. Zeros among whole numbers stay."""
+    exact = tensor.double()
+    if _are_whole(exact.ravel()):
+        return tensor
+    shares = torch.rand(tensor.shape, generator=generator, device=tensor.device)
+    least = min(torch.finfo(tensor.dtype).tiny, SMALL)
+    return torch.where(exact == 0, least * 2.0 ** (OCTAVES * shares), exact).to(tensor.dtype)
 
 
 def _are_whole(numbers: torch.Tensor) -> bool:

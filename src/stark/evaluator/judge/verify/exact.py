@@ -8,8 +8,9 @@ result or the oracle, or if it differs from one of these two in a few elements o
 - lies at a boundary: when inputs and weights move by four times the rounding of the class (`conditioning.MOVES`), the reference
   itself returns the candidate's value in some runs and a right value in others.
 
-So all elements count that do not depend on floating-point inputs, ties between values that do not move, and comparisons for
-equality, which never hold once inputs have moved.
+So all elements count that do not depend on floating-point inputs, ties between integers, and comparisons for equality, which
+never hold once inputs have moved. Equal zeros become different tiny numbers. In a regime, whose zeros the problem may not have,
+what depends on their order is not judged at all (`ExpectedTensor.undecided`).
 """
 
 from __future__ import annotations

@@ -112,6 +112,9 @@ class ExpectedTensor:
     layered: bool = True
     """Whether layers are judged: in a regime, only those far below, and only if there are such on the problem's own inputs."""
 
+    undecided: torch.Tensor | None = None
+    """Which integers or booleans depend on the order of equal inputs, so that any are right."""
+
     @cached_property
     def is_finite(self) -> bool:
         """Whether the oracle is finite everywhere."""
@@ -145,6 +148,12 @@ class ExpectedTensor:
     def exact(self) -> bool:
         """Whether the output holds integers or booleans (`exact.py`)."""
         return not self.eager.is_floating_point()
+
+    def decided(self, result: torch.Tensor) -> torch.Tensor:
+        """The result, with the reference's own values where it is `undecided`."""
+        if self.undecided is None or result.dtype != self.eager.dtype:
+            return result
+        return torch.where(self.undecided, self.eager, result)
 
     @property
     def budget(self) -> float:
