@@ -276,7 +276,7 @@ def _compared(
         if isinstance(error, ProblemError) and is_out_of_memory(error):
             raise
         return compared  # as on a matrix that has moved to a singular one
-    return replace(compared, passes=True, meets=right.terms.precision) if explained else compared
+    return replace(compared, meets=right.terms.precision) if explained else compared
 
 
 def _odd_results(odd: object, prepared: PreparedReference) -> str:
