@@ -107,7 +107,7 @@ class PreparedReference:
             self.shared.close()
             if not isinstance(error, ChangesMore):
                 raise
-            self.program.learn(error.inputs, error.state)
+            self.program.learn(error.tensors)
             return False
         self._resources.callback(self.shared.close)
         return True
