@@ -278,6 +278,16 @@ class PreparedReference:
         return f"input {index}" if differentiation is None else differentiation.input_name(index)
 
     @property
+    def result_names(self) -> list[str]:
+        """The names of a call's results, in messages."""
+        program = self.program
+        names = [f"output {index}" for index in range(len(self.signature.outputs))[self.returned]]
+        if program.differentiation is not None:
+            names += program.differentiation.present_names
+        names += [f"{name} after the call" for name in program.state]
+        return names + [f"input {index} after the call" for index in program.changes]
+
+    @property
     def returned(self) -> slice:
         """The results that forward returns; the others are gradients and what it changed."""
         differentiation = self.program.differentiation
