@@ -32,7 +32,7 @@ from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import ChangesMore, is_inexact
 from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.room import TRIALS
-from stark.evaluator.judge.trial import WAYS, Trial, simple
+from stark.evaluator.judge.trial import WAYS, Trial
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, near
 
@@ -300,7 +300,7 @@ class Trials:
 
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
-        trial = simple(trial)
+        trial = trial.simple
         if trial in self.kept:
             return self.kept[trial][0]
         drawn = self._program.draw(trial.seed)
@@ -321,7 +321,7 @@ class Trials:
         self, trial: Trial, drawn: Drawn | None = None, keep: bool = False
     ) -> list[ExpectedTensor]:
         """A trial's expected outputs. With `keep`, inputs and outputs are kept if they fit. Raises torch.OutOfMemoryError."""
-        trial = simple(trial)
+        trial = trial.simple
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
@@ -389,16 +389,11 @@ class Trials:
         begin = 0 if left is None else 1
         for place, trial in enumerate(self.always[begin:], begin):
             if left == []:
-                return ()
+                break
             _, others = self.kept.get(self.always[1 if place == 0 else 0], (None, None))
-            found = self._passing(trial, others)
+            drawn = self.drawn(trial)
+            found = passing(drawn, self.expected(trial, drawn), others)
             left = [name for name in found if left is None or name in left]
         if not left:
             return ()
-        return (
-            f"the problem is degenerate: {' and '.join(left or ())} would pass as a correct output",
-        )
-
-    def _passing(self, trial: Trial, others: list[ExpectedTensor] | None) -> list[str]:
-        drawn = self.drawn(trial)
-        return passing(drawn, self.expected(trial, drawn), others)
+        return (f"the problem is degenerate: {' and '.join(left)} would pass as a correct output",)

@@ -13,10 +13,10 @@ from stark.core.declared import Tolerance
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect, Matched
 from stark.core.precision import CLASSES
+from stark.evaluator.candidate.program import floats_of
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.numbers import floats_of
 from stark.evaluator.judge.problem.regimes import FLOATS, suggestion
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import same_values

@@ -7,16 +7,17 @@ the transformed inputs.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
 
+from stark.evaluator.candidate.program import floats_of, with_floats
 from stark.evaluator.judge.problem.constants import redrawn
 from stark.evaluator.judge.problem.exchanged import exchanged
 from stark.evaluator.judge.problem.indices import drawn_anew
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.numbers import with_other_floats
 from stark.evaluator.judge.verify.errors import as_real, pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
@@ -56,7 +57,11 @@ EXCHANGED = "partly exchanged"
 """The regime that puts other elements of an input in a few random places (`exchanged.py`)."""
 
 FLOATS = "slightly changed scalar"
-"""The regime that changes floats among the arguments (`numbers.py`)."""
+"""The regime that changes floats among the arguments. They are the same in each draw. A candidate that takes a scale for 1,
+whatever is passed, would save the work that the scale is for."""
+
+FLOATS_CHANGE = (0.01, 0.05)
+"""The smallest and the largest relative change of a float. Those of 0 stay, because a share that is dropped must not become random."""
 
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
@@ -75,10 +80,15 @@ many as it has time for."""
 def changed(drawn: Drawn, regime: str, seed: int, places: Mapping[int, float]) -> Drawn:
     """Return the draw in a regime: it transforms the tensors at these places, where the state follows the inputs.
 
-    The number at a place is the largest step of CONSTANTS, and for INDICES what the new values are below.
+    The number at a place is the largest step of CONSTANTS, and for INDICES what the new values are below. FLOATS moves each
+    float among the arguments towards zero instead.
     """
     if regime == FLOATS:
-        return with_other_floats(drawn, seed)
+        shares = random.Random(seed)
+        floats = [
+            each * (1 - shares.uniform(*FLOATS_CHANGE)) for each in floats_of(drawn.arguments)
+        ]
+        return replace(drawn, arguments=with_floats(drawn.arguments, floats))
     tensors, inputs = [*drawn.tensors, *drawn.state], len(drawn.tensors)
     for place, number in places.items():
         tensors[place] = _changed(tensors[place], regime, seed + place, number)
