@@ -31,7 +31,7 @@ from stark.core.device import Device
 from stark.core.problem import Problem
 from stark.evaluator.judge import room
 from stark.evaluator.judge.trial import Called
-from stark.evaluator.judge.verifying import check_results
+from stark.evaluator.judge.verifying import Judged
 from stark.evaluator.judge.prepared import PreparedReference
 
 body, rows = sys.argv[1], int(sys.argv[2])
@@ -69,7 +69,7 @@ def verify(trial):
     prepared.shared.fill_inputs(drawn, 0)
     for place, output in zip(prepared.shared.outputs[0], expected, strict=True):
         place.copy_(output.eager)
-    check_results(prepared, Called(prepared.shared.results(0)), drawn, expected)
+    Judged(prepared, drawn, expected).check(Called(prepared.shared.results(0)))
 
 for trial in prepared.trials.for_effort("search"):
     verify(trial)

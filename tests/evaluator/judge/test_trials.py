@@ -373,6 +373,14 @@ def test_what_a_reference_changes_in_some_regimes_only_is_a_result(
         assert torch.equal(before, drawn.tensors[0])
 
 
+def test_integers_stay_in_a_regime_of_other_numbers(tmp_path: Path) -> None:
+    found = constant("x * table[:, None]", "torch.randint(0, 9, (64,))", tmp_path)
+
+    for trial in found.always:
+        _, table = found.drawn(trial).tensors
+        assert torch.equal(table, found.drawn(Trial(trial.seed)).tensors[1])
+
+
 def test_a_change_that_no_regime_shows_is_reported(tmp_path: Path) -> None:
     prepared = made_ready(IN_PLACE.format(body="if (x == 7).any(): x.add_(1)"), tmp_path)
 

@@ -15,7 +15,7 @@ from stark.core.problem import Problem
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.trial import Called
-from stark.evaluator.judge.verifying import check_results
+from stark.evaluator.judge.verifying import Judged
 from support.nodes import CPU
 
 ON_A_GRID = """
@@ -48,6 +48,6 @@ def test_a_reference_that_refuses_inputs_that_moved_explains_no_error(tmp_path: 
     with pytest.raises(ProblemError, match="not on the grid"):
         next(prepared.trials.expectations.moved(drawn, 0))
     with pytest.raises(Verdict) as verdict:
-        check_results(prepared, Called(found), drawn, expected)
+        Judged(prepared, drawn, expected).check(Called(found))
 
     assert "output 0" in verdict.value.evaluation.error

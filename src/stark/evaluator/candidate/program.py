@@ -123,6 +123,11 @@ def filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
     return found
 
 
+def floats_of(arguments: list[Any]) -> list[float]:
+    """The floats among the arguments, in order."""
+    return [each for each in pytree.tree_leaves(arguments) if type(each) is float]
+
+
 def with_floats(arguments: list[Any], floats: Iterable[float]) -> list[Any]:
     """The argument list with its floats replaced by these, in order."""
     others = iter(floats)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -76,13 +76,11 @@ def _call(kind: Any, problem: Path, gpu: Message) -> None:
     module = import_file("problem", problem)
     with torch.device("meta"), torch.no_grad():
         model = kind(*module.get_init_inputs())
-        inputs = pytree.tree_map_only(torch.Tensor, _without_memory, module.get_inputs())
+        inputs = pytree.tree_map_only(
+            torch.Tensor, lambda each: each.detach().to("meta"), module.get_inputs()
+        )
     with torch.no_grad(), _AsOnDevice():
         model(*inputs)
-
-
-def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to("meta")
 
 
 class _AsOnDevice(TorchFunctionMode):
@@ -105,31 +103,6 @@ class _AsOnDevice(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class _NoDevice:
-    """What Triton asks about its device, as far as compiling needs it."""
-
-    def __init__(self, target: Any, launcher: Any) -> None:
-        self._target, self.launcher_cls = target, launcher
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_current_target(self) -> Any:
-        return self._target
-
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        def once(
-            call: Callable[[], object], quantiles: Sequence[float], **_: object
-        ) -> list[float]:
-            call()
-            return [1.0 for _ in quantiles]
-
-        return once
-
-
 def _leave_dynamo_out() -> None:
     """Do not import torch's compiler, which takes over a second, only because some operators ask it not to trace them."""
     if "torch._dynamo" not in sys.modules:
@@ -147,7 +120,18 @@ def _compile_only(capability: int, shared: float) -> None:
     from triton.runtime.errors import OutOfResources
     from triton.runtime.jit import JITFunction
 
-    driver.set_active(_NoDevice(GPUTarget("cuda", capability, 32), CudaLauncher))
+    def once(call: Callable[[], object], quantiles: Sequence[float], **_: object) -> list[float]:
+        call()
+        return [1.0 for _ in quantiles]
+
+    asked = SimpleNamespace(  # what Triton asks about its device, as far as compiling needs it
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device: 0,
+        get_current_target=lambda: GPUTarget("cuda", capability, 32),
+        get_benchmarker=lambda: once,
+        launcher_cls=CudaLauncher,
+    )
+    driver.set_active(asked)
     run = JITFunction.run
 
     def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:

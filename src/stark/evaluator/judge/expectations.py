@@ -157,12 +157,11 @@ class Expectations:
         self, drawn: Drawn, oracle: Sequence[torch.Tensor] | None, eager: list[torch.Tensor]
     ) -> list[float]:
         """How far the exact results move when inputs move by their own rounding. A large problem has no room for this."""
-        moved = None
         if self._keeps_all and oracle is not None:
             moved = self._twin.outputs(_rounded(drawn), eager)
-        return (
-            [0.0] * len(eager) if moved is None or oracle is None else [*map(apart, moved, oracle)]
-        )
+            if moved is not None:
+                return [*map(apart, moved, oracle)]
+        return [0.0] * len(eager)
 
     def moved(
         self, drawn: Drawn, index: int, runs: int = DRAWS, times: float = 1.0, ties: bool = True

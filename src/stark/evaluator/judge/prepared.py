@@ -107,7 +107,7 @@ class PreparedReference:
             self.shared.close()
             if not isinstance(error, ChangesMore):
                 raise
-            self.program.learn(error.inputs, error.state)
+            self.program.learn(error.tensors)
             return False
         self._resources.callback(self.shared.close)
         return True
@@ -276,6 +276,16 @@ class PreparedReference:
         """The name of one of a draw's tensors, in messages."""
         differentiation = self.program.differentiation
         return f"input {index}" if differentiation is None else differentiation.input_name(index)
+
+    @property
+    def result_names(self) -> list[str]:
+        """The names of a call's results, in messages."""
+        program = self.program
+        names = [f"output {index}" for index in range(len(self.signature.outputs))[self.returned]]
+        if program.differentiation is not None:
+            names += program.differentiation.present_names
+        names += [f"{name} after the call" for name in program.state]
+        return names + [f"input {index} after the call" for index in program.changes]
 
     @property
     def returned(self) -> slice:

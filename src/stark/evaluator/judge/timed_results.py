@@ -30,7 +30,7 @@ from stark.evaluator.judge.verify.oracle import (
     harmless,
     stand_in,
 )
-from stark.evaluator.judge.verifying import check_results
+from stark.evaluator.judge.verifying import Judged
 
 AGREEMENT_FACTOR = 1.5
 """A timed result that differs from the reference's by more error budgets than this is compared with the oracle.
@@ -95,7 +95,7 @@ class TimedResults:
         trials = self._prepared.trials
         expected = retried(lambda: trials.expected(trial, drawn), self._free)
         if trials.says_something(trial, expected):
-            check_results(self._prepared, called, drawn, expected)
+            Judged(self._prepared, drawn, expected).check(called)
 
     def need_oracle(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
         """Whether the oracle has to judge a call's results, given the reference's. Raises torch.OutOfMemoryError."""

@@ -54,6 +54,11 @@ class Trial:
         """The trial with a new secret seed."""
         return replace(self, seed=secrets.randbits(48))
 
+    @property
+    def simple(self) -> Trial:
+        """The trial with the same inputs and expected outputs in which the candidate is simply called."""
+        return self if self.mode == "expanded" else replace(self, mode=None)
+
     def __str__(self) -> str:
         if self.replaced:
             return REPLACED
@@ -75,8 +80,3 @@ class Called:
 
     odd: object = None
     """The forms of the results (such as shapes and types), as the program reports them, if they are not as expected."""
-
-
-def simple(trial: Trial) -> Trial:
-    """The trial with the same inputs and expected outputs in which the candidate is simply called."""
-    return trial if trial.mode == "expanded" else replace(trial, mode=None)

@@ -15,12 +15,10 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
 from stark.evaluator.judge.expectations import NO_ROOM, Allowed, Expectations, is_accurate
-from stark.evaluator.judge.problem.constants import STEPS, USED, constant, redrawn
+from stark.evaluator.judge.problem.constants import STEPS, USED, constant
 from stark.evaluator.judge.problem.degenerate import passing
-from stark.evaluator.judge.problem.exchanged import exchanged
-from stark.evaluator.judge.problem.indices import drawn_anew, free
+from stark.evaluator.judge.problem.indices import free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.numbers import with_other_floats
 from stark.evaluator.judge.problem.regimes import (
     CONSTANTS,
     EXCHANGED,
@@ -34,7 +32,7 @@ from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import ChangesMore, is_inexact
 from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.room import TRIALS
-from stark.evaluator.judge.trial import WAYS, Trial, simple
+from stark.evaluator.judge.trial import WAYS, Trial
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, near
 
@@ -102,11 +100,8 @@ class Trials:
         self._fit: dict[str, bool] = {}
         """By mode, whether the reference itself is right in it."""
 
-        self._ranges: dict[int, int] = {}
-        """The inputs that INDICES draws anew."""
-
-        self._changeable: dict[str, list[int]] = {}
-        """By regime, the harshest first, the inputs that it changes, the largest first."""
+        self._changeable: dict[str, dict[int, float]] = {}
+        """By regime, the harshest first, the inputs that it changes, the largest first (`regimes.changed`)."""
 
         self._constants: dict[int, float] = {}
         """The inputs that the problem does not draw and that other trials than the nominal ones change, and by how much."""
@@ -159,8 +154,6 @@ class Trials:
     def add_regimes(self) -> None:
         """Verify candidates also in regimes where the reference is accurate; if nothing is kept, in as many as take `REGIMES_S`."""
         begin = time.monotonic()
-        if self._signature.has_integers:
-            self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
         self._changeable = self._regimes(self._find_constants())
         for regime in self._changeable:
             for _ in range(EXCHANGES if regime == EXCHANGED else 1):
@@ -171,16 +164,22 @@ class Trials:
             self._with_floats = self._in_regime(FLOATS, keep=True)
         self._degenerate = self._null_solvers()
 
-    def _regimes(self, constants: Collection[int]) -> dict[str, list[int]]:
+    def _regimes(self, constants: Collection[int]) -> dict[str, dict[int, float]]:
         """By regime, the inputs that it changes, if `constants` are those that the problem does not draw."""
         tensors = self._signature.drawn.tensors
         largest = sorted(range(len(tensors)), key=lambda place: -tensors[place].numel())
         inexact = [place for place in largest if is_inexact(tensors[place])]
         # A part that is zero in one of several factors would lie on the branch cut of an angle, a root or a logarithm.
         real = [place for place in inexact if not tensors[place].is_complex()]
-        found = {INDICES: [place for place in largest if place in self._ranges]}
-        found |= {regime: real if regime == "mixed" else inexact for regime in REGIMES}
-        found[EXCHANGED] = [place for place in inexact if place not in constants]
+        below: dict[int, int] = {}
+        if self._signature.has_integers:
+            below = free(self._program, *map(self.drawn, self.nominal[:2]))
+        found: dict[str, dict[int, float]] = {
+            INDICES: {place: below[place] for place in largest if place in below}
+        }
+        for regime in REGIMES:
+            found[regime] = dict.fromkeys(real if regime == "mixed" else inexact, 0.0)
+        found[EXCHANGED] = {place: 0.0 for place in inexact if place not in constants}
         return {name: places for name, places in found.items() if places or name in REGIMES}
 
     def _find_constants(self) -> list[int]:
@@ -301,7 +300,7 @@ class Trials:
 
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
-        trial = simple(trial)
+        trial = trial.simple
         if trial in self.kept:
             return self.kept[trial][0]
         drawn = self._program.draw(trial.seed)
@@ -309,25 +308,20 @@ class Trials:
         if trial.mode == "expanded":
             return self._program.with_expanded_cotangents(drawn)
         own = any(trial.seed == each.seed for each in self.nominal)
-        if trial.regime == CONSTANTS or (trial.regime is None and not own and not trial.replaced):
-            return redrawn(self._program.with_state(drawn), self._constants, trial.seed)
-        if trial.regime is None:
+        if trial.regime is None and (own or trial.replaced):
             return drawn
-        if trial.regime == FLOATS:
-            return with_other_floats(drawn, trial.seed)
-        places = trial.places or self._changeable[trial.regime]
-        if trial.regime == INDICES:
-            ranges = {place: self._ranges[place] for place in places}
-            return drawn_anew(drawn, ranges, trial.seed)
-        if trial.regime == EXCHANGED:
-            return exchanged(drawn, places, trial.seed)
+        if trial.regime in (None, CONSTANTS):
+            drawn = self._program.with_state(drawn)
+            return changed(drawn, CONSTANTS, trial.seed, self._constants)
+        found = self._changeable.get(trial.regime, {})
+        places = {place: found[place] for place in trial.places or found}
         return changed(drawn, trial.regime, trial.seed, places)
 
     def expected(
         self, trial: Trial, drawn: Drawn | None = None, keep: bool = False
     ) -> list[ExpectedTensor]:
         """A trial's expected outputs. With `keep`, inputs and outputs are kept if they fit. Raises torch.OutOfMemoryError."""
-        trial = simple(trial)
+        trial = trial.simple
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
@@ -345,7 +339,7 @@ class Trials:
         trial = Trial.fresh(regime)
         if self._bears(trial, keep):
             return [trial]
-        left = self._changeable.get(regime, [])[:MOST_ALONE]
+        left = [*self._changeable.get(regime, {})][:MOST_ALONE]
         end = time.monotonic() + ALONE_S
         first = self._together(regime, left, end, keep) if len(left) > 1 else ()
         others = [place for trial in first for place in left if place not in (trial.places or ())]
@@ -395,16 +389,11 @@ class Trials:
         begin = 0 if left is None else 1
         for place, trial in enumerate(self.always[begin:], begin):
             if left == []:
-                return ()
+                break
             _, others = self.kept.get(self.always[1 if place == 0 else 0], (None, None))
-            found = self._passing(trial, others)
+            drawn = self.drawn(trial)
+            found = passing(drawn, self.expected(trial, drawn), others)
             left = [name for name in found if left is None or name in left]
         if not left:
             return ()
-        return (
-            f"the problem is degenerate: {' and '.join(left or ())} would pass as a correct output",
-        )
-
-    def _passing(self, trial: Trial, others: list[ExpectedTensor] | None) -> list[str]:
-        drawn = self.drawn(trial)
-        return passing(drawn, self.expected(trial, drawn), others)
+        return (f"the problem is degenerate: {' and '.join(left)} would pass as a correct output",)

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 
 import torch
 
@@ -14,10 +13,10 @@ from stark.core.declared import Tolerance
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect, Matched
 from stark.core.precision import CLASSES
+from stark.evaluator.candidate.program import floats_of
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.numbers import floats_of
 from stark.evaluator.judge.problem.regimes import FLOATS, suggestion
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.values import same_values
@@ -135,17 +134,17 @@ def verify_on(
 ) -> list[Comparison]:
     """Verify the calls of one trial, whose tensors may fill half of a device and are freed on return. Raises Verdict."""
     drawn = prepared.trials.drawn(trial)
-    expected = prepared.trials.expected(trial, drawn)
+    judged = Judged(prepared, drawn, prepared.trials.expected(trial, drawn))
     comparisons: list[Comparison] = []
     for number in range(trial.calls):
         found = call(drawn)
         try:
-            comparisons += check_results(prepared, found, drawn, expected, str(trial))
+            comparisons += judged.check(found, str(trial))
         except Verdict as verdict:
             evaluation = verdict.evaluation
             if found.odd is not None or not isinstance(evaluation, Incorrect):
                 raise
-            hints = _hints(trial, prepared, found, expected, number, lambda: call(drawn))
+            hints = _hints(trial, judged, found, number, call)
             error = "\n".join((evaluation.error, *hints))
             raise Verdict(evaluation.model_copy(update={"error": error})) from verdict
     return comparisons
@@ -175,23 +174,17 @@ def _verify_on(trial: Trial, child: Child, prepared: PreparedReference) -> list[
 
 
 def _hints(
-    trial: Trial,
-    prepared: PreparedReference,
-    found: Called,
-    expected: Sequence[ExpectedTensor],
-    number: int,
-    again: Callable[[], Called],
+    trial: Trial, judged: Judged, found: Called, number: int, call: Callable[[Drawn], Called]
 ) -> Iterator[str]:
     """Yield what other calls say about a failure: the same call repeated, and those on the problem's own inputs."""
     if trial.mode is not None:
         yield f"a simple forward and backward pass; {ADVICE[trial.mode]}"
         return
-    differs = number > 0 or (prepared.room.keeps_all and _differs(found, expected, again))
-    if differs:
+    if number > 0 or (judged.prepared.room.keeps_all and _differs(found, judged, call)):
         before = "an earlier call was correct" if number else "another call gave other results"
         yield f"{before} on the same inputs: a race, memory that is not initialized, or state kept between calls"
     elif trial.regime is not None:
-        compared = list(map(compare, found.results, expected))
+        compared = list(map(compare, found.results, judged.expected))
         nonfinite = any(
             one.errors.nonfinite_mismatches > one.reference_errors.nonfinite_mismatches
             for one in compared
@@ -199,85 +192,100 @@ def _hints(
         yield suggestion(trial.regime, nonfinite)
 
 
-def _differs(
-    found: Called, expected: Sequence[ExpectedTensor], again: Callable[[], Called]
-) -> bool:
+def _differs(found: Called, judged: Judged, call: Callable[[Drawn], Called]) -> bool:
     """Whether another call on the same inputs gives other results. A call that fails says nothing."""
     first = [result.clone() for result in found.results]
     try:
-        second = again()
+        second = call(judged.drawn)
     except (ChildFailed, Verdict):
         return False
     return second.odd is None and any(
         not same_values(one, other) and not near(one, other, right.budget)
-        for one, other, right in zip(first, second.results, expected, strict=True)
+        for one, other, right in zip(first, second.results, judged.expected, strict=True)
     )
 
 
-def check_results(
-    prepared: PreparedReference,
-    called: Called,
-    drawn: Drawn,
-    expected: Sequence[ExpectedTensor],
-    when: str = "while the candidate was timed, ",
-) -> list[Comparison]:
-    """Compare what a call leaves with the oracle. `when` is put before the message. Raises Verdict if anything is wrong."""
-    found, changed = called.results, called.changed
-    if called.odd is not None:
-        error = _odd_results(called.odd, prepared)
-        raise Verdict(Incorrect(error=when + error if isinstance(called.odd, dict) else error))
-    found = [right.decided(each) for each, right in zip(found, expected, strict=True)]
-    changes, differentiation = prepared.program.changes, prepared.program.differentiation
-    names = [f"output {index}" for index in range(*prepared.returned.indices(len(found)))]
-    if differentiation is not None:
-        names = differentiation.result_names
-    names += [f"{name} after the call" for name in prepared.program.state]
-    names += [f"input {index} after the call" for index in changes]
-    comparisons = [
-        _compared(prepared, drawn, found, expected, index) for index in range(len(found))
-    ]
-    pairs = zip(names, comparisons, strict=True)
-    wrong = {name: at for at, (name, compared) in enumerate(pairs) if not compared.passes}
-    faults = [
-        fault(name, found[at], expected[at], _others(prepared, drawn, names, expected, name))
-        for name, at in islice(wrong.items(), MOST_FAULTS)
-    ]
-    if others := [*wrong][MOST_FAULTS:]:
-        faults.append(f"also wrong: {', '.join(others)}")
-    if faults:
-        raise Verdict(Incorrect(error=when + "\n".join(faults)))
-    if changed is not None:
-        name = f"its input {changed}" if differentiation is None else prepared.input_name(changed)
-        what = f"{'forward' if differentiation is None else 'the call'} changed {name} in place"
-        advice = "which the reference does not do; write to a new tensor"
-        raise Verdict(Incorrect(error=f"{when}{what}, {advice}"))
-    return comparisons
+@dataclass(frozen=True)
+class Judged:
+    """Inputs, and what is right of the results of calls on them."""
 
+    prepared: PreparedReference
+    drawn: Drawn
+    expected: Sequence[ExpectedTensor]
 
-def _compared(
-    prepared: PreparedReference,
-    drawn: Drawn,
-    found: Sequence[torch.Tensor],
-    expected: Sequence[ExpectedTensor],
-    index: int,
-) -> Comparison:
-    """Compare one result with the oracle. Elements, lines and layers may be wrong where the problem is ill-conditioned."""
-    result, right = found[index], expected[index]
-    compared = compare(result, right)
-    if compared.passes or not compared.passes_as_a_whole:
-        return compared
-    moved = partial(prepared.trials.expectations.moved, drawn, index)
-    try:
-        if right.exact:
-            further = partial(moved, MOST_RUNS, MOVES, ties=False)
-            explained = is_right(result, right.eager, right.oracle, further)
-        else:
-            explained = is_explained(result, right, moved)
-    except (ProblemError, torch.OutOfMemoryError) as error:
-        if isinstance(error, ProblemError) and is_out_of_memory(error):
-            raise
-        return compared  # as on a matrix that has moved to a singular one
-    return replace(compared, passes=True, meets=right.terms.precision) if explained else compared
+    def check(
+        self, called: Called, when: str = "while the candidate was timed, "
+    ) -> list[Comparison]:
+        """Compare what a call leaves with the oracle. `when` is put before the message. Raises Verdict if anything is wrong."""
+        found, changed, names = called.results, called.changed, self.prepared.result_names
+        if called.odd is not None:
+            error = _odd_results(called.odd, self.prepared)
+            raise Verdict(Incorrect(error=when + error if isinstance(called.odd, dict) else error))
+        pairs = zip(found, self.expected, strict=True)
+        found = [right.decided(result) for result, right in pairs]
+        comparisons = [self._compared(index, result) for index, result in enumerate(found)]
+        wrong = [index for index, compared in enumerate(comparisons) if not compared.passes]
+        faults = [
+            fault(names[index], found[index], self.expected[index], self._others(index))
+            for index in wrong[:MOST_FAULTS]
+        ]
+        if others := [names[index] for index in wrong[MOST_FAULTS:]]:
+            faults.append(f"also wrong: {', '.join(others)}")
+        if faults:
+            raise Verdict(Incorrect(error=when + "\n".join(faults)))
+        if changed is not None:
+            name = self.prepared.input_name(changed)
+            alone = self.prepared.program.differentiation is None
+            what = f"forward changed its {name}" if alone else f"the call changed {name}"
+            advice = "which the reference does not do; write to a new tensor"
+            raise Verdict(Incorrect(error=f"{when}{what} in place, {advice}"))
+        return comparisons
+
+    def _compared(self, index: int, result: torch.Tensor) -> Comparison:
+        """Compare one result with the oracle. Elements, lines and layers may be wrong where the problem is ill-conditioned."""
+        right = self.expected[index]
+        compared = compare(result, right)
+        if compared.passes or not compared.passes_as_a_whole:
+            return compared
+        moved = partial(self.prepared.trials.expectations.moved, self.drawn, index)
+        try:
+            if right.exact:
+                further = partial(moved, MOST_RUNS, MOVES, ties=False)
+                explained = is_right(result, right.eager, right.oracle, further)
+            else:
+                explained = is_explained(result, right, moved)
+        except (ProblemError, torch.OutOfMemoryError) as error:
+            if isinstance(error, ProblemError) and is_out_of_memory(error):
+                raise
+            return compared  # as on a matrix that has moved to a singular one
+        return replace(compared, meets=right.terms.precision) if explained else compared
+
+    def _others(self, index: int) -> dict[str, torch.Tensor]:
+        """Return, by name, tensors that forward may have returned by mistake instead of this result."""
+        prepared, names, right = self.prepared, self.prepared.result_names, self.expected[index]
+        others = {
+            f"{prepared.input_name(place)} as it was passed": each
+            for place, each in enumerate(self.drawn.tensors)
+        }
+        for name, each in zip(names, self.expected, strict=True):
+            if each is not right:
+                others[f"the expected {name}"] = each.eager
+        if not prepared.room.keeps_all:
+            return others  # the others would take memory
+        kept = prepared.trials.kept.values()
+        earlier = [outputs[index].eager for inputs, outputs in kept if inputs is not self.drawn]
+        for number, eager in enumerate(earlier, 1):
+            others[f"the expected {names[index]} of other, earlier inputs ({number})"] = eager
+        weights = list(prepared.program.model.state_dict())
+        for stale in (weights, *([one] for one in weights[:MOST_STALE] if len(weights) > 1)):
+            try:
+                initial = as_real(prepared.program.run_as_constructed(self.drawn, stale)[index])
+            except ProblemError:
+                break
+            if not near(initial, right.eager, right.budget):
+                which = "all weights" if stale is weights else f"the weight {stale[0]}"
+                others[f"the result with {which} as __init__ made them: {STALE}"] = initial
+        return others
 
 
 def _odd_results(odd: object, prepared: PreparedReference) -> str:
@@ -290,35 +298,3 @@ def _odd_results(odd: object, prepared: PreparedReference) -> str:
     wanted = [f"{spec} on {prepared.device.type}" for spec in specs]
     got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
     return f"forward returned {got}; expected {', '.join(wanted)}"
-
-
-def _others(
-    prepared: PreparedReference,
-    drawn: Drawn,
-    names: Sequence[str],
-    expected: Sequence[ExpectedTensor],
-    name: str,
-) -> dict[str, torch.Tensor]:
-    """Return, by name, tensors that forward may have returned by mistake instead of the result `name`."""
-    others = {
-        f"{prepared.input_name(index)} as it was passed": each
-        for index, each in enumerate(drawn.tensors)
-    }
-    pairs = zip(names, expected, strict=True)
-    others |= {f"the expected {other}": one.eager for other, one in pairs if other != name}
-    if not prepared.room.keeps_all:
-        return others  # the others would take memory
-    index, kept = names.index(name), prepared.trials.kept.values()
-    earlier = [outputs[index].eager for inputs, outputs in kept if inputs is not drawn]
-    for number, eager in enumerate(earlier, 1):
-        others[f"the expected {name} of other, earlier inputs ({number})"] = eager
-    weights = list(prepared.program.model.state_dict())
-    for stale in (weights, *([one] for one in weights[:MOST_STALE] if len(weights) > 1)):
-        try:
-            initial = as_real(prepared.program.run_as_constructed(drawn, stale)[index])
-        except ProblemError:
-            break
-        if not near(initial, expected[index].eager, expected[index].budget):
-            which = "all weights" if stale is weights else f"the weight {stale[0]}"
-            others[f"the result with {which} as __init__ made them: {STALE}"] = initial
-    return others

@@ -14,7 +14,7 @@ ROWS = torch.arange(1.0, 17.0)
 
 
 def changed(tensor: torch.Tensor, seed: int = 0) -> torch.Tensor:
-    found = redrawn(Drawn([tensor], []), {0: 0.1}, seed).tensors[0]
+    found = redrawn(tensor, 0.1, seed)
     assert (found.shape, found.dtype) == (tensor.shape, tensor.dtype)
     return found
 

@@ -85,9 +85,9 @@ def test_masks_are_drawn_anew_unless_they_are_prefixes(tmp_path: Path) -> None:
 def test_other_values_have_the_same_form_and_the_whole_range(tmp_path: Path) -> None:
     source = SOURCE.format(body="return self.table(x)", drawn="torch.randint(0, 9, (400,)).int()")
     program = Program(Problem(name="p", source=source), tmp_path, torch.device("cpu"))
-    drawn = program.draw(1)
+    drawn = program.draw(1).tensors[0]
 
-    (numbers,) = drawn_anew(drawn, {0: 5000}, 3).tensors
+    numbers = drawn_anew(drawn, 5000, 3)
 
-    assert (drawn.tensors[0].shape, torch.int32) == (numbers.shape, numbers.dtype)
+    assert (drawn.shape, torch.int32) == (numbers.shape, numbers.dtype)
     assert 0 <= int(numbers.min()) < 500 and 4500 < int(numbers.max()) < 5000

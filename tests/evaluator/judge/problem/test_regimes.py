@@ -4,15 +4,24 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.evaluator.candidate.arena import TensorAt
+from stark.evaluator.candidate.program import floats_of
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.regimes import LARGE, REGIMES, TINY, changed
+from stark.evaluator.judge.problem.regimes import (
+    FLOATS,
+    FLOATS_CHANGE,
+    LARGE,
+    REGIMES,
+    TINY,
+    changed,
+)
 
 DRAWN = torch.rand(64, 64, generator=torch.Generator().manual_seed(0))
 DRAWN[0, 0] = 0.0
 
 
 def in_regime(regime: str) -> torch.Tensor:
-    return changed(Drawn([DRAWN], []), regime, seed=1).tensors[0]
+    return changed(Drawn([DRAWN], []), regime, 1, {0: 0.0}).tensors[0]
 
 
 def test_there_are_five() -> None:
@@ -50,12 +59,11 @@ def test_heavy_tailed_keeps_signs_and_has_outliers() -> None:
     assert factors.max() > 30
 
 
-def test_integers_and_the_draw_itself_stay_as_they_are() -> None:
-    before, indices = DRAWN.clone(), torch.arange(8)
+def test_the_draw_itself_stays_as_it_is() -> None:
+    before = DRAWN.clone()
 
     for regime in REGIMES:
-        _, kept = changed(Drawn([DRAWN, indices], []), regime, seed=1).tensors
-        assert torch.equal(indices, kept)
+        in_regime(regime)
 
     assert torch.equal(before, DRAWN)
 
@@ -63,8 +71,8 @@ def test_integers_and_the_draw_itself_stay_as_they_are() -> None:
 def test_complex_numbers_change_in_both_parts() -> None:
     numbers = torch.complex(DRAWN, DRAWN.flip(0))
 
-    large = changed(Drawn([numbers.T], []), "large", seed=1).tensors[0]
-    mixed = torch.view_as_real(changed(Drawn([numbers], []), "mixed", seed=1).tensors[0])
+    large = changed(Drawn([numbers.T], []), "large", 1, {0: 0.0}).tensors[0]
+    mixed = torch.view_as_real(changed(Drawn([numbers], []), "mixed", 1, {0: 0.0}).tensors[0])
 
     torch.testing.assert_close(large, numbers.T * LARGE)
     assert ((mixed[..., 0] > 0) & (mixed[..., 1] < 0)).any()
@@ -72,10 +80,38 @@ def test_complex_numbers_change_in_both_parts() -> None:
 
 def test_some_inputs_alone_can_be_in_a_regime() -> None:
     for regime in REGIMES:
-        one, other = changed(Drawn([DRAWN, DRAWN], []), regime, 1, places=[1]).tensors
+        one, other = changed(Drawn([DRAWN, DRAWN], []), regime, 1, {1: 0.0}).tensors
         assert one is DRAWN
         assert not torch.equal(DRAWN, other)
 
 
 def test_a_seed_gives_the_same_inputs_again() -> None:
     assert torch.equal(in_regime("mixed"), in_regime("mixed"))
+
+
+def test_floats_change_by_a_few_percent_and_all_else_stays() -> None:
+    arguments = [TensorAt(0), 1.0, {"eps": 1e-5, "heads": 8, "causal": True}, (None, -2.0, "sum")]
+    drawn = Drawn([torch.ones(2)], arguments)
+
+    found = changed(drawn, FLOATS, 1, {})
+
+    assert [1.0, 1e-5, -2.0] == floats_of(arguments)
+    shares = [
+        1 - new / old
+        for old, new in zip(floats_of(arguments), floats_of(found.arguments), strict=True)
+    ]
+    least, largest = FLOATS_CHANGE
+    assert all(least <= share <= largest for share in shares) and len(set(shares)) == 3
+    assert [TensorAt(0), 8, True] == [
+        found.arguments[0],
+        found.arguments[2]["heads"],
+        found.arguments[2]["causal"],
+    ]
+    assert (None, "sum") == found.arguments[3][::2]
+    assert found.tensors is drawn.tensors
+
+
+def test_nothing_is_made_of_nothing() -> None:
+    drawn = Drawn([], [0.0, float("inf")])
+
+    assert [0.0, float("inf")] == floats_of(changed(drawn, FLOATS, 1, {}).arguments)

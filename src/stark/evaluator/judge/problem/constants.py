@@ -7,8 +7,7 @@ reference stays finite and accurate. What can be seen of their structure stays. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -40,17 +39,11 @@ def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
     )
 
 
-def redrawn(drawn: Drawn, steps: Mapping[int, float], seed: int) -> Drawn:
-    """The draw with other values in the tensors at these places, each changed by its step."""
-    tensors, inputs = [*drawn.tensors, *drawn.state], len(drawn.tensors)
-    for place, step in steps.items():
-        tensor = tensors[place]
-        generator = torch.Generator(tensor.device).manual_seed(seed + place)
-        changed = _changed(tensor, step, generator).to(tensor.dtype)
-        tensors[place] = (
-            changed if tensor.is_contiguous() else torch.empty_like(tensor).copy_(changed)
-        )
-    return replace(drawn, tensors=tensors[:inputs], state=tuple(tensors[inputs:]))
+def redrawn(tensor: torch.Tensor, step: float, seed: int) -> torch.Tensor:
+    """The tensor with other values, each changed by up to `step`."""
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    changed = _changed(tensor, step, generator).to(tensor.dtype)
+    return changed if tensor.is_contiguous() else torch.empty_like(tensor).copy_(changed)
 
 
 def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:

@@ -7,11 +7,7 @@ change at places that a look at few of them misses, and the values are the probl
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import torch
-
-from stark.evaluator.judge.problem.inputs import Drawn
 
 LONE, LEAST = (4, 16), 16
 """By chance, so few or so many single elements change, but at most one in LEAST. The fewer, the seldomer the numbers are among
@@ -25,22 +21,15 @@ SAMPLE = 4096
 """About so many elements of a row must be zero for padding."""
 
 
-def exchanged(drawn: Drawn, places: Collection[int], seed: int) -> Drawn:
-    """The draw with other elements in some places of the tensors at these places among the inputs."""
-    tensors = list(drawn.tensors)
-    for place in places:
-        tensor = tensors[place]
-        if tensor.dim() and tensor.numel():
-            generator = torch.Generator().manual_seed(seed + place)
-            tensors[place] = _exchanged(tensor, generator)
-    return Drawn(tensors, drawn.arguments)
+def exchanged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """The tensor with other elements in some places.
 
-
-def _exchanged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Zeros stay that may be structural, as in triangular or sparse matrices; not those of rows of zeros alone, such as padding.
-
+    Zeros stay that may be structural, as in triangular or sparse matrices; not those of rows of zeros alone, such as padding.
     Symmetric matrices stay symmetric.
     """
+    if not (tensor.dim() and tensor.numel()):
+        return tensor
+    generator = torch.Generator().manual_seed(seed)
     found = tensor.clone()
     # Floats of one byte have few operators of their own.
     numbers = found.view(torch.uint8) if found.itemsize == 1 else found

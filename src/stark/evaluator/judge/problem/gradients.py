@@ -136,11 +136,10 @@ class Differentiation:
         return {"gradients": asdict(self.wanted), "cotangents": forms}
 
     @property
-    def result_names(self) -> list[str]:
-        """The names of a call's results: of the outputs, then of the gradients that there are."""
-        present = [number for number, there in enumerate(self.wanted.present) if there]
-        outputs = [f"output {number}" for number in range(self.wanted.outputs)]
-        return [*outputs, *map(self.gradient_name, present)]
+    def present_names(self) -> list[str]:
+        """The names of the gradients that there are."""
+        present = enumerate(self.wanted.present)
+        return [self.gradient_name(number) for number, there in present if there]
 
     def fault(self, reported: object) -> str:
         """Describe what a candidate's process reports as a `GradientFault`. Its contents are not trusted."""

@@ -8,7 +8,7 @@ they may be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -55,15 +55,11 @@ def free(program: Program, one: Drawn, other: Drawn) -> dict[int, int]:
     return found | {place: most for place, most in seen.below.items() if place in kinds}
 
 
-def drawn_anew(drawn: Drawn, ranges: Mapping[int, int], seed: int) -> Drawn:
-    """The draw with other values, evenly drawn, in the tensors at these places."""
-    tensors = list(drawn.tensors)
-    for place, below in ranges.items():
-        tensor = tensors[place]
-        generator = torch.Generator(tensor.device).manual_seed(seed + place)
-        numbers = torch.randint(below, tensor.shape, generator=generator, device=tensor.device)
-        tensors[place] = numbers.to(tensor.dtype)
-    return Drawn(tensors, drawn.arguments)
+def drawn_anew(tensor: torch.Tensor, below: float, seed: int) -> torch.Tensor:
+    """Other values for the tensor, evenly drawn."""
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    numbers = torch.randint(int(below), tensor.shape, generator=generator, device=tensor.device)
+    return numbers.to(tensor.dtype)
 
 
 def _ordered(tensor: torch.Tensor) -> bool:

@@ -43,6 +43,7 @@ from stark.evaluator.judge.problem.arguments import (
 from stark.evaluator.judge.problem.gradients import SOMETIMES, Differentiation
 from stark.evaluator.judge.problem.values import (
     ChangesMore,
+    Place,
     same_values,
     tensors_of,
     upcast,
@@ -165,14 +166,14 @@ class Program:
         self.arguments_need_module |= self._needs_module("get_inputs", drawn.arguments)
         given = [tensor.clone() for tensor in drawn.tensors]
         buffers = {name: each.detach().clone() for name, each in self._saved_buffers().items()}
-        results, inputs, state = self._ran(drawn, given)
+        results, found = self._ran(drawn, given)
         pairs = enumerate(zip(given, drawn.tensors, strict=True))
-        inputs |= {index for index, pair in pairs if not same_values(*pair)}
+        found |= {index for index, pair in pairs if not same_values(*pair)}
         now = self._saved_buffers()  # a normalization writes to its statistics unseen
-        state |= {name for name, each in buffers.items() if not same_values(now[name], each)}
+        found |= {name for name, each in buffers.items() if not same_values(now[name], each)}
         self._flags_known = True
         known = self.changes, self.state
-        self.learn(inputs, state)
+        self.learn(found)
         return results if known == (self.changes, self.state) else self.run(drawn)
 
     def found(self, drawn: Drawn) -> tuple[torch.Tensor, ...]:
@@ -186,12 +187,11 @@ class Program:
         """The draw with copies of what forward finds in the tensors of `state`."""
         return replace(drawn, state=tuple(each.clone() for each in self.found(drawn)))
 
-    def learn(self, inputs: Collection[int], state: Collection[str]) -> None:
+    def learn(self, found: Collection[Place]) -> None:
         """Note what forward changes, besides what is known."""
-        self.changes = tuple(sorted({*self.changes, *inputs}))
-        self.state = tuple(
-            name for name in self.model.state_dict() if name in state or name in self.state
-        )
+        every = {*found, *self.changes, *self.state}
+        self.changes = tuple(sorted(each for each in every if isinstance(each, int)))
+        self.state = tuple(name for name in self.model.state_dict() if name in every)
 
     def run(
         self,
@@ -205,11 +205,9 @@ class Program:
         Returns its outputs, what it makes of `state`, then the inputs that it changed in place. `watching` is entered
         for the call alone. Raises ChangesMore, with the tensors changed, if forward writes to others.
         """
-        given = self._given(drawn)
-        results, inputs, state = self._ran(drawn, given, seed, mode, watching)
-        inputs, state = inputs.difference(self.changes), state.difference(self.state)
-        if inputs or state:
-            raise ChangesMore(self.problem.name, inputs, state)
+        results, found = self._ran(drawn, self._given(drawn), seed, mode, watching)
+        if more := found.difference(self.changes, self.state):
+            raise ChangesMore(self.problem.name, more)
         return results
 
     def _ran(
@@ -219,23 +217,21 @@ class Program:
         seed: int = 0,
         mode: str | None = None,
         watching: AbstractContextManager[object] | None = None,
-    ) -> tuple[list[torch.Tensor], set[int], set[str]]:
+    ) -> tuple[list[torch.Tensor], set[Place]]:
         """What the reference returns for these tensors, and to which of them and of its weights it writes."""
         seed_torch(seed)
         weights = buffers = self._saved_buffers()
         if self.differentiation is None:  # else each call renews the parameters' versions
             weights = buffers | dict(self.model.named_parameters())
-        tensors, names = [*given, *weights.values()], [*range(len(given)), *weights]
+        tensors, places = [*given, *weights.values()], (*range(len(given)), *weights)
         before = versions(tensors)
         with unreplaced(self.model):
             with self._user_code("forward"), torch.no_grad(), watching or nullcontext():
                 results = self._results(self.model, drawn, given, mode)
             left = self._saved_buffers()
         replaced = {name for name, each in buffers.items() if not same_values(left.get(name), each)}
-        pairs = zip(names, before, versions(tensors), strict=True)
-        found = {name for name, former, now in pairs if former != now}
-        inputs = {name for name in found if isinstance(name, int)}
-        return results, inputs, replaced | {name for name in found if isinstance(name, str)}
+        counts = zip(places, before, versions(tensors), strict=True)
+        return results, replaced | {place for place, former, now in counts if former != now}
 
     def _saved_buffers(self) -> dict[str, torch.Tensor]:
         return {name: each for name, each in self.model.named_buffers() if name in self._saved}

@@ -1,18 +1,23 @@
-"""Input regimes: transformed floating-point and complex inputs on which a kernel must still compute the same function.
+"""Input regimes: transformed inputs on which a kernel must still compute the same function.
 
 Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal distribution hides a softmax that
-overflows. A regime transforms all of these inputs or some. The caller checks whether the reference is finite and accurate on
+overflows. A regime transforms all inputs of its kind or some. The caller checks whether the reference is finite and accurate on
 the transformed inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 
+from stark.evaluator.candidate.program import floats_of, with_floats
+from stark.evaluator.judge.problem.constants import redrawn
+from stark.evaluator.judge.problem.exchanged import exchanged
+from stark.evaluator.judge.problem.indices import drawn_anew
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.values import is_inexact
 from stark.evaluator.judge.verify.errors import as_real, pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
@@ -52,7 +57,11 @@ EXCHANGED = "partly exchanged"
 """The regime that puts other elements of an input in a few random places (`exchanged.py`)."""
 
 FLOATS = "slightly changed scalar"
-"""The regime that changes floats among the arguments (`numbers.py`)."""
+"""The regime that changes floats among the arguments. They are the same in each draw. A candidate that takes a scale for 1,
+whatever is passed, would save the work that the scale is for."""
+
+FLOATS_CHANGE = (0.01, 0.05)
+"""The smallest and the largest relative change of a float. Those of 0 stay, because a share that is dropped must not become random."""
 
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
@@ -68,26 +77,38 @@ REGIMES: dict[str, Change] = {
 many as it has time for."""
 
 
-def changed(drawn: Drawn, regime: str, seed: int, places: Collection[int] | None = None) -> Drawn:
-    """Return a draw in the given regime, transformed piece by piece: the tensors at these places, or all."""
-    device = drawn.tensors[0].device if drawn.tensors else torch.device("cpu")
-    generator = torch.Generator(device).manual_seed(seed)
-    tensors = [
-        _changed(t, REGIMES[regime], generator)
-        if is_inexact(t) and (places is None or place in places)
-        else t
-        for place, t in enumerate(drawn.tensors)
-    ]
-    return Drawn(tensors, drawn.arguments)
+def changed(drawn: Drawn, regime: str, seed: int, places: Mapping[int, float]) -> Drawn:
+    """Return the draw in a regime: it transforms the tensors at these places, where the state follows the inputs.
+
+    The number at a place is the largest step of CONSTANTS, and for INDICES what the new values are below. FLOATS moves each
+    float among the arguments towards zero instead.
+    """
+    if regime == FLOATS:
+        shares = random.Random(seed)
+        floats = [
+            each * (1 - shares.uniform(*FLOATS_CHANGE)) for each in floats_of(drawn.arguments)
+        ]
+        return replace(drawn, arguments=with_floats(drawn.arguments, floats))
+    tensors, inputs = [*drawn.tensors, *drawn.state], len(drawn.tensors)
+    for place, number in places.items():
+        tensors[place] = _changed(tensors[place], regime, seed + place, number)
+    return replace(drawn, tensors=tensors[:inputs], state=tuple(tensors[inputs:]))
 
 
-def _changed(drawn: torch.Tensor, change: Change, generator: torch.Generator) -> torch.Tensor:
+def _changed(drawn: torch.Tensor, regime: str, seed: int, number: float) -> torch.Tensor:
+    if regime == INDICES:
+        return drawn_anew(drawn, number, seed)
+    if regime == CONSTANTS:
+        return redrawn(drawn, number, seed)
+    if regime == EXCHANGED:
+        return exchanged(drawn, seed)
+    generator = torch.Generator(drawn.device).manual_seed(seed)
     result = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
     total = sum(float(as_real(piece).abs().sum(dtype=torch.float64)) for (piece,) in pieces(drawn))
     numbers = drawn.numel() * (2 if drawn.is_complex() else 1)
     mean, kind = total / max(numbers, 1), torch.finfo(drawn.dtype)
     for target, source in pieces(result, drawn):
-        value = change(as_real(source), generator, mean)
+        value = REGIMES[regime](as_real(source), generator, mean)
         if drawn.is_complex():
             value = torch.view_as_complex(value)
         # A type of one byte holds little more than the usual values.

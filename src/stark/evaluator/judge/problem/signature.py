@@ -10,9 +10,9 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.reference import TensorSpec
+from stark.evaluator.candidate.program import floats_of
 from stark.evaluator.judge.problem.arguments import variation
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.numbers import floats_of
 from stark.evaluator.judge.problem.values import is_inexact
 
 

@@ -11,16 +11,19 @@ from stark.evaluator.candidate.program import alike, leaves_of
 from stark.evaluator.judge.problem.arguments import unsupported
 from stark.evaluator.judge.verify.errors import as_real, pieces
 
+Place = int | str
+"""A tensor that forward may change: an input by its number, or a weight by its name."""
+
 
 class ChangesMore(ProblemError):
-    """Forward writes to inputs or weights to which it did not write before, as it does only where a condition holds."""
+    """Forward writes to tensors to which it did not write before, as it does only where a condition holds."""
 
-    def __init__(self, problem: str, inputs: Collection[int], state: Collection[str]) -> None:
-        self.inputs, self.state = inputs, state
-        named = ", ".join([*(f"input {index}" for index in sorted(inputs)), *sorted(state)])
+    def __init__(self, problem: str, tensors: Collection[Place]) -> None:
+        self.tensors = tensors
+        named = (f"input {each}" if isinstance(each, int) else each for each in tensors)
         super().__init__(
-            f"{problem}: forward changes {named} in place in some calls only; let it change the same tensors in every "
-            "call, or return a new tensor"
+            f"{problem}: forward changes {', '.join(sorted(named))} in place in some calls only; let it change the same "
+            "tensors in every call, or return a new tensor"
         )
 
 

@@ -52,7 +52,7 @@ from stark.evaluator.judge.verify.errors import (
     scale_of,
 )
 from stark.evaluator.judge.verify.layers import LARGEST_FACTOR, Layer, layers_of
-from stark.evaluator.judge.verify.lines import LEAST_LOST, Lines, lost_lines, share_lost
+from stark.evaluator.judge.verify.lines import LEAST_LOST, Lines, lost_lines
 
 MOVES = 16.0
 """An error may always be this multiple of `ExpectedTensor.moves`, within the limit: a kernel that rounds at each step of a
@@ -217,7 +217,6 @@ class Comparison:
     budget: float
     """Largest allowed relative RMS error."""
 
-    passes: bool
     meets: Precision | None
     """The strictest class whose budget the errors are within; None if the output does not pass."""
 
@@ -226,6 +225,11 @@ class Comparison:
 
     matched: float | None = None
     """The share of elements within `Terms.stated`; None if there is none."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether the output is right."""
+        return self.meets is not None
 
     @property
     def passes_as_a_whole(self) -> bool:
@@ -300,37 +304,31 @@ def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
 def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     """Compare one output tensor with what is expected."""
     result, allowed = as_real(result), expected.eager_errors
+    matched = _matched(result, expected)
     if expected.exact:
         equal = torch.equal(result, expected.eager)
-        passes = equal or torch.equal(result, expected.oracle)
-        matched = _matched(result, expected.eager, expected.terms.stated)
-        return Comparison(EXACT, EXACT, 0.0, passes, CLASSES[0] if passes else None, equal, matched)
+        meets = CLASSES[0] if equal or torch.equal(result, expected.oracle) else None
+        return Comparison(EXACT, EXACT, 0.0, meets, equal, matched)
     same = all(torch.equal(*pair) for pair in pieces(result, expected.eager))
     errors = allowed if same else measure(result, expected.oracle, expected.scale)
-    own = expected.terms.precision
     harmless_error = each_within(result, expected.oracle, harmless(expected.dtype))
     layers = [] if harmless_error else expected.in_layers(result)
     parts: list[tuple[Part, Errors]] = [(expected, errors), *layers]
+
+    def within(precision: Precision) -> bool:
+        return all(_admits(*each, precision) for each in parts) and (
+            harmless_error or not expected.lost(result, precision)
+        )
+
     # The candidate may overflow in as many elements as the reference does.
-    passes = (
-        errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
-        and all(_admits(*each, own) for each in parts)
-        and (harmless_error or not expected.lost(result))
-    )
-    meets = own if passes else None
-    for stricter in CLASSES[: CLASSES.index(own)] if passes else ():
-        alike = share_lost(expected.budget_in(stricter)) == share_lost(expected.budget)
-        if all(_admits(*each, stricter) for each in parts) and (
-            alike or harmless_error or not expected.lost(result, stricter)
-        ):
-            meets = stricter
-            break
+    overflows = errors.nonfinite_mismatches > allowed.nonfinite_mismatches
+    classes = () if overflows else CLASSES[: CLASSES.index(expected.terms.precision) + 1]
+    meets = next((each for each in classes if within(each)), None)
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
-    close = passes and (
+    close = meets is not None and (
         same or all(_close(one, two, tolerance) for one, two in pieces(result, expected.eager))
     )
-    matched = _matched(result, expected.eager, expected.terms.stated)
-    return Comparison(errors, allowed, expected.budget, passes, meets, close, matched)
+    return Comparison(errors, allowed, expected.budget, meets, close, matched)
 
 
 def _admits(part: Part, errors: Errors, precision: Precision) -> bool:
@@ -340,15 +338,13 @@ def _admits(part: Part, errors: Errors, precision: Precision) -> bool:
     )
 
 
-def _matched(
-    result: torch.Tensor, eager: torch.Tensor, tolerance: Tolerance | None
-) -> float | None:
-    """The share of elements within a tolerance of the reference's own output."""
-    if tolerance is None:
+def _matched(result: torch.Tensor, expected: ExpectedTensor) -> float | None:
+    """The share of elements within the stated tolerance of the reference's own output."""
+    if (tolerance := expected.terms.stated) is None:
         return None
     within = sum(
         int(torch.isclose(ours, theirs, tolerance.relative, tolerance.absolute, True).sum())
-        for ours, theirs in pieces(result, eager)
+        for ours, theirs in pieces(result, expected.eager)
     )
     return within / max(result.numel(), 1)
 
