@@ -96,8 +96,20 @@ def executor_of(*actors: Any) -> RayExecutor:
     executor._judges = [
         ActorJudge(lambda each=each: Handle(each), lambda _: None, {}) for each in actors
     ]
-    executor._starts = [asyncio.create_task(judge.start()) for judge in executor._judges]
     return executor
+
+
+async def settle(executor: RayExecutor) -> None:
+    """Wait until every judge is ready or has failed."""
+    while executor._starting():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+def fail(judge: ActorJudge) -> None:
+    """Have it fail, as if its actor had said so when it was greeted."""
+    judge._life.cancel()
+    judge.greeting = None
+    judge.failure = JudgeUnavailable("on the node n7, there is no GPU")
 
 
 @pytest.fixture(autouse=True)
@@ -114,14 +126,14 @@ async def test_a_judge_that_cannot_start_again_leaves_its_requests_to_the_others
     starts_once = f"mkdir {tmp_path}/once || {{ echo no GPU >&2; exit 1; }}; exec {fake}"
     broken, working = (Host("cpu", None, ["sh", "-c", line]) for line in (starts_once, fake))
     executor = executor_of(broken, working)
-    await asyncio.wait(executor._starts)
+    await settle(executor)
     assert broken._judge.process is not None
     await broken._judge.process.kill()
 
     found = await asyncio.gather(*(executor.evaluate(PROBLEM, HONEST) for _ in range(12)))
 
     assert all(isinstance(each, Correct) for each in found), found
-    await asyncio.wait(executor._starts)
+    await settle(executor)
     assert "no GPU" in str(executor._judges[0].failure)
     await executor.close()
     for host in (broken, working):
@@ -231,9 +243,8 @@ async def test_a_judge_that_failed_is_tried_again_for_its_kind_and_its_reason_is
     ready, broken = Answering("H100"), Answering("H200")
     mended = broken.hello
     executor = executor_of(ready, broken)
-    await asyncio.wait(executor._starts)
-    executor._judges[1]._lose()
-    executor._judges[1].failure = JudgeUnavailable("on the node n7, there is no GPU")
+    await settle(executor)
+    fail(executor._judges[1])
 
     assert isinstance(await executor.on("H100").evaluate(PROBLEM, HONEST), Correct)
     assert 1 == broken.greetings
@@ -243,7 +254,7 @@ async def test_a_judge_that_failed_is_tried_again_for_its_kind_and_its_reason_is
     async def greet(_: object) -> Greeting:
         return Greeting(__version__, "n7", mended.model_dump_json(), "there is no GPU")
 
-    executor._judges[1]._lose()
+    fail(executor._judges[1])
     broken.greet = greet  # type: ignore[method-assign]
     with pytest.raises(JudgeUnavailable, match="on the node n7, there is no GPU"):
         await executor.on("H200").evaluate(PROBLEM, HONEST)
@@ -259,7 +270,7 @@ async def test_requests_are_spread_though_those_of_another_driver_wait() -> None
     for each in (first, second):
         each.answering.clear()
     executor = executor_of(first, second)
-    await asyncio.wait(executor._starts)
+    await settle(executor)
     await asyncio.sleep(0.01)  # the first ping
     asked = [asyncio.create_task(executor.evaluate(PROBLEM, HONEST)) for _ in range(21)]
     await asyncio.sleep(0.05)

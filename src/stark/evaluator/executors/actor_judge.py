@@ -37,18 +37,29 @@ class ActorJudge(Judge):
     ) -> None:
         """`create` creates the actor, or finds it if another driver has created it. `builders` are actors, by name."""
         super().__init__(on_notice)
-        self.greeting: Greeting | None = None
-        """Set while the judge is ready."""
-
         self._create, self._builders = create, builders
         self._driver = f"{socket.gethostname()} {os.getpid()} {id(self)}"
         self._actor: Any = None
-        self._pinging: asyncio.Task[None] | None = None
+        self.greeting: Greeting | None = None
+        """Set while the judge is ready."""
+
+        self._life = asyncio.create_task(self._live())
 
     @property
     def ready(self) -> bool:
         """Whether it takes requests."""
         return self.greeting is not None and self.failure is None
+
+    @property
+    def starting(self) -> bool:
+        """Whether it waits for a place in the cluster, or its judge starts."""
+        return self.greeting is None and self.failure is None
+
+    def start_again(self) -> None:
+        """Use the actor anew after it was lost, or has failed."""
+        self._life.cancel()
+        self.failure, self.greeting = None, None
+        self._life = asyncio.create_task(self._live())
 
     async def _ask(self, request: AnyRequest, alone: bool) -> Answer:
         """Raises ActorLost, too, if the actor is lost or its judge cannot start again."""
@@ -62,41 +73,20 @@ class ActorJudge(Judge):
                 ray().cancel(asked)
                 raise
         except ray().exceptions.RayError as error:
-            self._lose()
-            raise ActorLost(
-                first_line(str(error)) or type(error).__name__
-            ) from error  # without the actor's trace
+            if self.ready:
+                self.start_again()
+            reason = first_line(str(error)) or type(error).__name__  # without the actor's trace
+            raise ActorLost(reason) from error
         answer = answer_adapter.validate_json(line)
         if isinstance(answer, JudgeFailed):
             raise JudgeDied(answer.error, answer.machine)
         return answer
 
-    async def start(self) -> None:
-        """Wait for a place in the cluster, and again whenever the actor is lost meanwhile, until it is ready or has failed."""
-        while self.failure is None and self.greeting is None:
-            try:
-                self._actor = self._create()
-                greeting = Greeting(*await self._actor.greet.remote(self._builders))
-            except ray().exceptions.RayError as error:
-                if "creation task" in str(error):
-                    self.failure = JudgeUnavailable(
-                        f"no actor starts in the Ray cluster: {str(error).strip().splitlines()[-1]}; "
-                        f"install stark-kernels[ray]=={__version__} and PyTorch for the Python of every node"
-                    )
-                await asyncio.sleep(engine.LOST_PAUSE_S)
-                continue
-            if (fault := _fault_of(greeting)) is not None:
-                self.failure = JudgeUnavailable(fault)
-                return
-            self.greeting = greeting
-            self.device_class = Hello.model_validate_json(greeting.hello).device_class
-            self._pinging = asyncio.create_task(self._ping())
-
     async def close(self) -> None:
         """See `Judge.close`. The actor stays for other drivers, and ends by itself when none pings it."""
         self.failure = JudgeUnavailable(CLOSED)
-        if self._pinging is not None:
-            self._pinging.cancel()
+        self._life.cancel()
+        await asyncio.wait([self._life])
 
     async def end(self) -> None:
         """End the judge itself, if it can be reached."""
@@ -104,17 +94,29 @@ class ActorJudge(Judge):
             with suppress(ray().exceptions.RayError):
                 await self._actor.end.remote()
 
-    def _lose(self) -> None:
-        self.greeting, self.others, self.kept = None, 0, ()
-        if self._pinging is not None:
-            self._pinging.cancel()
-
-    async def _ping(self) -> None:
-        with suppress(ray().exceptions.RayError):  # whoever asks next learns that it is lost
-            while True:
-                (self.others, self.kept), said = await self._actor.ping.remote(self._driver)
-                self._on_notice(said)
-                await asyncio.sleep(PING_S)
+    async def _live(self) -> None:
+        """Wait for a place in the cluster, then ping the actor. Begin again whenever it is lost, until it has failed."""
+        while self.failure is None:
+            self.greeting, self.others, self.kept = None, 0, ()
+            try:
+                self._actor = self._create()
+                greeting = Greeting(*await self._actor.greet.remote(self._builders))
+                if (fault := _fault_of(greeting)) is not None:
+                    self.failure = JudgeUnavailable(fault)
+                    return
+                self.device_class = Hello.model_validate_json(greeting.hello).device_class
+                self.greeting = greeting
+                while True:
+                    (self.others, self.kept), said = await self._actor.ping.remote(self._driver)
+                    self._on_notice(said)
+                    await asyncio.sleep(PING_S)
+            except ray().exceptions.RayError as error:
+                if "creation task" in str(error):
+                    self.failure = JudgeUnavailable(
+                        f"no actor starts in the Ray cluster: {str(error).strip().splitlines()[-1]}; "
+                        f"install stark-kernels[ray]=={__version__} and PyTorch for the Python of every node"
+                    )
+            await asyncio.sleep(engine.LOST_PAUSE_S)
 
 
 def _fault_of(greeting: Greeting) -> str | None:

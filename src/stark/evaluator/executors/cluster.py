@@ -54,6 +54,9 @@ HELLOS_S = 60.0
 CONNECT_S = 5.0
 """Seconds in which a cluster's head must accept a connection."""
 
+POLL_S = 0.05
+"""Seconds between two looks whether a judge has become ready."""
+
 NOTICE_AFTER_S = 10.0
 """Seconds without a ready judge after which a notice is given."""
 
@@ -106,9 +109,6 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         if importlib.util.find_spec("ray") is None:
             raise UsageError("the executor ray needs Ray: pip install 'stark-kernels[ray]'")
         self._opening = asyncio.Lock()
-        self._starts: list[asyncio.Task[None]] = []
-        """One task for each judge, which ends when it is ready or unusable."""
-
         self._ours = False
         """Whether this executor has started the cluster."""
 
@@ -120,7 +120,9 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
     async def hellos(self) -> dict[str, Hello | Toolchain | str]:
         """See `JudgesExecutor.hellos`. Waits a while for judges and builders that have no place yet."""
         await self._ready()
-        await asyncio.wait(self._starts, timeout=HELLOS_S)
+        deadline = time.monotonic() + HELLOS_S
+        while self._starting() and time.monotonic() < deadline:  # noqa: ASYNC110 (any of several tasks)
+            await asyncio.sleep(POLL_S)
         found: dict[str, Hello | Toolchain | str] = {}
         for number, judge in enumerate(self._judges):
             if (said := judge.greeting) is None:
@@ -136,9 +138,6 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
     async def close(self) -> None:
         """See `RequestingExecutor.close`. A cluster that this executor has started ends too."""
         await super().close()
-        for task in self._starts:
-            task.cancel()
-        await asyncio.gather(*self._starts, return_exceptions=True)
         if self._builders is not None:
             await self._builders.close()
         if self._ours:
@@ -187,12 +186,11 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
                 await self._open()
         if not self._has(kind) and not self._closed:
             for judge in self._judges:
-                if judge.may_serve(kind):
-                    judge.failure = None
-        self._start_lost()
+                if judge.failure is not None and judge.may_serve(kind):
+                    judge.start_again()
         began, notice = time.monotonic(), "waiting for a place in the Ray cluster"
         try:
-            while not self._has(kind) and (starting := self._start_lost()):
+            while not self._has(kind) and (starting := self._starting()):
                 waited_s = time.monotonic() - began
                 known = any(judge.device_class and judge.may_serve(kind) for judge in starting)
                 if waited_s >= HELLOS_S and not known and self._has(None):
@@ -200,22 +198,15 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
                 if waited_s >= NOTICE_AFTER_S:
                     on = f" on a machine of kind {kind!r}" if kind else ""
                     self._notified(kind, f"{notice}{on}")
-                await asyncio.wait(
-                    starting.values(), timeout=NOTICE_AFTER_S, return_when=asyncio.FIRST_COMPLETED
-                )
+                await asyncio.sleep(POLL_S)
         finally:
             self._notified(kind, "")
 
     def _has(self, kind: str | None) -> bool:
         return any(judge.ready and judge.may_serve(kind) for judge in self._judges)
 
-    def _start_lost(self) -> dict[ActorJudge, asyncio.Task[None]]:
-        """Start again the judges that were lost. Returns all that are starting."""
-        for number, judge in enumerate(self._judges):
-            if self._starts[number].done() and judge.greeting is None and judge.failure is None:
-                self._starts[number] = asyncio.create_task(judge.start())
-        pairs = zip(self._judges, self._starts, strict=True)
-        return {judge: task for judge, task in pairs if not task.done()}
+    def _starting(self) -> list[ActorJudge]:
+        return [judge for judge in self._judges if judge.starting]
 
     async def _open(self) -> None:
         """Connect, and create the actors or find them."""
@@ -242,7 +233,6 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             create = partial(shared_actor, Host, f"{device} {index}", NAMESPACE, *given, **needs)
             notified = partial(self._notified, index)
             self._judges.append(ActorJudge(create, notified, self._builders.actors))
-        self._starts = [asyncio.create_task(judge.start()) for judge in self._judges]
 
     def _connect(self) -> None:
         """Connect to the cluster, or start one here, which asks for a token. Raises JudgeUnavailable."""

@@ -80,10 +80,6 @@ class Judge(ABC):
     async def _ask(self, request: AnyRequest, alone: bool) -> Answer: ...
 
     @abstractmethod
-    async def start(self) -> object:
-        """Start the judge if need be. May raise JudgeUnavailable."""
-
-    @abstractmethod
     async def close(self) -> None:
         """Stop the judge. Later requests raise JudgeUnavailable."""
 
@@ -167,12 +163,9 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         """The number of judges that have started and not failed."""
         return sum(j.failure is None and j.device_class is not None for j in self._judges)
 
+    @abstractmethod
     async def start(self) -> None:
         """Start all judges ahead of the first request. Raises JudgeUnavailable if all fail."""
-        ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
-        failures = [end for end in ends if isinstance(end, BaseException)]
-        if len(failures) == len(ends):
-            raise failures[-1]
 
     @abstractmethod
     async def hellos(self) -> Mapping[str, Hello | Toolchain | str]:
@@ -271,6 +264,13 @@ class CommandsExecutor(JudgesExecutor[CommandJudge]):
             CommandJudge(command, partial(self._notified, number))
             for number, command in enumerate(commands)
         ]
+
+    async def start(self) -> None:
+        """See `JudgesExecutor.start`."""
+        ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
+        failures = [end for end in ends if isinstance(end, BaseException)]
+        if len(failures) == len(ends):
+            raise failures[-1]
 
     async def hellos(self) -> dict[str, Hello | str]:
         """See `JudgesExecutor.hellos`."""
