@@ -44,10 +44,10 @@ class Builds(NamedTuple):
         )
 
 
-async def greeted(actor: Any) -> Builds | None:
-    """What a builder says about itself once it has a place; None if its node is lost."""
-    with suppress(ray().exceptions.RayError):
-        return Builds(*await actor.greet.remote())
+async def greeted(actor: Any, limit_s: float | None = None) -> Builds | None:
+    """What a builder says about itself once it has a place; None if its node is lost, or it finds no place in time."""
+    with suppress(ray().exceptions.RayError, TimeoutError):
+        return Builds(*await asyncio.wait_for(actor.greet.remote(), limit_s))
     return None
 
 
@@ -61,16 +61,13 @@ class Builder(EndsWhenIdle):
         self._socket, self._errors = self._folder / "socket", self._folder / "errors"
         given = command or [sys.executable, "-m", "stark.evaluator.judge.building"]
         self._command = [*given, str(self._socket), "--builds", str(builds)]
-        self._starting = asyncio.Lock()
         self._process: Process | None = None
-        self._greeting: Builds | None = None
+        self._greeting = asyncio.create_task(self._started())
 
     async def greet(self) -> Builds:
-        """Start the build service if need be."""
+        """What it says about itself once the build service has started."""
         with self._needed():
-            async with self._starting:
-                self._greeting = self._greeting or await self._started()
-                return self._greeting
+            return await asyncio.shield(self._greeting)
 
     async def build(self, request: bytes) -> bytes:
         """The build service's answer to a request. If this is cancelled, so is the build."""
@@ -105,5 +102,5 @@ class Builder(EndsWhenIdle):
 
     def _look(self) -> None:
         """End this actor if its service has ended; then Ray starts it again."""
-        if self._greeting and self._process and self._process.returncode is not None:
+        if self._greeting.done() and self._process and self._process.returncode is not None:
             os._exit(1)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from stark.core.toolchain import Toolchain
-from stark.evaluator.executors.builder import Builder, greeted
+from stark.evaluator.executors.builder import Builder, Builds, greeted
 from stark.evaluator.executors.engine import PING_S, ray, shared_actor
 from stark.evaluator.protocol import Hello
 
@@ -38,22 +38,19 @@ class Builders:
             name, given = f"builder {node}", (max(1, processors // PROCESSORS_PER_BUILD), command)
             where = {"num_cpus": processors, "scheduling_strategy": at(node, soft=False)}
             self.actors[name] = shared_actor(Builder, name, namespace, *given, **where)
-        self._greetings = [asyncio.create_task(greeted(actor)) for actor in self.actors.values()]
         self._pinging = [asyncio.create_task(_ping(actor)) for actor in self.actors.values()]
 
-    async def wait(self, limit_s: float) -> None:
-        """Wait until all have their places, or for so many seconds."""
-        if self._greetings:
-            await asyncio.wait(self._greetings, timeout=limit_s)
+    async def greetings(self, limit_s: float) -> list[Builds | None]:
+        """What each says about itself once it has a place; None if it is lost, or finds no place in so many seconds."""
+        return await asyncio.gather(*(greeted(actor, limit_s) for actor in self.actors.values()))
 
     async def described(
         self, hellos: Iterable[Hello], limit_s: float
     ) -> dict[str, Toolchain | str]:
         """By builder, its toolchain, or why one of the judges that say `hellos` cannot use it."""
-        await self.wait(limit_s)
         found: dict[str, Toolchain | str] = {}
-        for number, task in enumerate(self._greetings):
-            if not task.done() or (greeting := task.result()) is None:
+        for number, greeting in enumerate(await self.greetings(limit_s)):
+            if greeting is None:
                 found[f"builder {number}"] = "it finds no place in the cluster, or its node is lost"
                 continue
             faults = filter(None, (greeting.fault(hello) for hello in hellos))
@@ -62,10 +59,9 @@ class Builders:
 
     async def close(self) -> None:
         """Need no more builds."""
-        tasks = (*self._greetings, *self._pinging)
-        for task in tasks:
+        for task in self._pinging:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._pinging, return_exceptions=True)
 
 
 async def _ping(actor: Any) -> None:

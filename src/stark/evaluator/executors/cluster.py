@@ -224,7 +224,8 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
             )
         self._builders = Builders(places, NAMESPACE, self._build_command)
         if not cuda:
-            await self._builders.wait(HELLOS_S)  # a judge must not take a part of a builder's node
+            # A judge must not take a part of a builder's node.
+            await self._builders.greetings(HELLOS_S)
         device, threads = "cuda:0" if cuda else "cpu", os.environ.get("OMP_NUM_THREADS")
         needs: dict[str, Any] = {"num_gpus": 1} if cuda else {"num_cpus": self._wish.cpus}
         needs["scheduling_strategy"] = "SPREAD"
