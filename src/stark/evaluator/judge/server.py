@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from multiprocessing.connection import Connection
 
@@ -163,11 +163,9 @@ class Judge:
         attempt = Attempt(request, self._open[request.id])
         try:
             check_statically(attempt, self.machine.sheet)
-            with ExitStack() as kept:
-                with attempt.during("build"):
-                    asked = request.candidate, request.limits, attempt.patience
-                    away = kept.enter_context(self._builds.away(*asked))
-                kept.enter_context(self._builds.in_use(request.candidate))
+            with attempt.during("build"):
+                away = self._builds.away(request.candidate, request.limits, attempt.patience)
+            with self._builds.in_use(request.candidate):
                 return self._build_and_run(attempt, away)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)

@@ -66,10 +66,10 @@ def built_from(
     The service's cache is emptied when it has answered: it is another machine's, at the same path.
     """
     builds = Builds(BuildCache(root, 1e9), None, TOOLCHAIN, forkserver, service)
-    with builds.away(candidate, Limits(), Patience()) as away:
-        BuildCache(root, 1e9).forget(builds.key(candidate))
-        with builds.in_use(candidate):
-            return away is not None, builds.build(candidate, Limits(), Patience(), away)
+    away = builds.away(candidate, Limits(), Patience())
+    BuildCache(root, 1e9).forget(builds.key(candidate))
+    with builds.in_use(candidate):
+        return away is not None, builds.build(candidate, Limits(), Patience(), away)
 
 
 def test_a_build_from_the_service_is_used_as_it_is(root: Path, forkserver: Forkserver) -> None:
@@ -92,8 +92,7 @@ def test_the_service_is_not_asked_for_what_is_there_or_compiles_later(
         builds.build(CANDIDATE, Limits(), Patience())
 
     for candidate in (CANDIDATE, as_candidate("triton", "")):
-        with builds.away(candidate, Limits(), Patience()) as away:
-            assert away is None
+        assert builds.away(candidate, Limits(), Patience()) is None
 
 
 CALL = 'tvm_ffi.cpp.load_inline("x", cpp_sources="int wrong(int n) { return m; }", functions=[])'
@@ -198,11 +197,11 @@ def test_no_compiler_runs_where_a_build_was_fetched(
     toolchain, candidate = toolchain_of(root), guide_example(language(name)).candidate
     with serving(root, forkserver, toolchain) as service:
         builds = Builds(BuildCache(root, 1e9), architecture, toolchain, forkserver, service)
-        with builds.away(candidate, Limits(), Patience()) as away:
-            assert away is not None
-            BuildCache(root, 1e9).forget(builds.key(candidate))
-            with builds.in_use(candidate):
-                built = builds.build(candidate, Limits(), Patience(), away)
+        away = builds.away(candidate, Limits(), Patience())
+        assert away is not None
+        BuildCache(root, 1e9).forget(builds.key(candidate))
+        with builds.in_use(candidate):
+            built = builds.build(candidate, Limits(), Patience(), away)
 
     sent = {file.path: file.changed_ns for file in away.packed.files if file.path.endswith("o")}
     assert built.error is None

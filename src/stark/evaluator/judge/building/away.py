@@ -11,10 +11,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from stark.core.base import Frozen
 from stark.core.candidate import Candidate
@@ -38,30 +35,26 @@ class Wanted(Frozen):
     limits: Limits
 
 
-@contextmanager
-def fetched(
-    service: Path, wanted: Wanted, patience: Patience, folder: Path
-) -> Iterator[Received | None]:
+def fetched(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> Received | None:
     """A build from the service, or None if it sends none in time. Its contents are in `folder`, without a name."""
-    with tempfile.TemporaryFile(dir=folder) as contents:
-        try:
-            received = _asked(service, wanted, patience, cast(BinaryIO, contents))
-            if received.packed.refusal is not None:
-                raise Unusable(received.packed.refusal)
-        except (OSError, Unusable) as reason:
-            sys.stderr.write(f"the build {wanted.key} is made here: {reason}\n")
-            received = None
-        yield received
+    try:
+        received = _asked(service, wanted, patience, folder)
+        if received.packed.refusal is not None:
+            raise Unusable(received.packed.refusal)
+    except (OSError, Unusable) as reason:
+        sys.stderr.write(f"the build {wanted.key} is made here: {reason}\n")
+        return None
+    return received
 
 
-def _asked(service: Path, wanted: Wanted, patience: Patience, into: BinaryIO) -> Received:
+def _asked(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> Received:
     deadline = time.monotonic() + WAITS * wanted.limits.build_s
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(WAITS * wanted.limits.build_s)
         connection.connect(str(service))
         connection.sendall(wanted.model_dump_json().encode() + b"\n")
         stream = io.BufferedReader(_Patient(connection, patience, deadline))
-        return receive(cast(BinaryIO, stream), wanted.key, into)
+        return receive(stream, wanted.key, tempfile.TemporaryFile(dir=folder))
 
 
 class _Patient(io.RawIOBase):

@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -129,16 +129,14 @@ class Builds:
         """Locks a build. Enter it before the build, and leave it after the last use."""
         return self._cache.in_use(self.key(candidate))
 
-    def away(
-        self, candidate: Candidate, limits: Limits, patience: Patience
-    ) -> AbstractContextManager[Received | None]:
-        """Ask the build service for a build that is not in the cache. Gives None if there is nothing to fetch.
+    def away(self, candidate: Candidate, limits: Limits, patience: Patience) -> Received | None:
+        """Ask the build service for a build that is not in the cache. Returns None if there is nothing to fetch.
 
         The service may share the cache, so the build must not be in use by the caller.
         """
         key, compiles_later = self.key(candidate), language(candidate.language).compiles_when_called
         if self._service is None or compiles_later or self._cache.complete(key):
-            return nullcontext()
+            return None
         wanted = Wanted(
             key=key, candidate=candidate, architecture=self._architecture, limits=limits
         )

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from pydantic import Field, ValidationError
 
@@ -67,7 +67,8 @@ class Received:
     """A stream that passed all checks."""
 
     packed: Packed
-    contents: BinaryIO
+    contents: IO[bytes]
+    """A file without a name, which ends with the last reference to it."""
 
     def unpack(self, folder: Path) -> None:
         """Write the files into an empty folder that nothing else writes to. Raises Unusable if two have one place."""
@@ -86,7 +87,7 @@ class Received:
             raise Unusable(f"its files cannot be written: {error}") from error
 
 
-def send(packed: Packed, folder: Path | None, out: BinaryIO) -> None:
+def send(packed: Packed, folder: Path | None, out: IO[bytes]) -> None:
     """Write a build's stream: `packed`, completed by the regular files of its folder."""
     files = () if folder is None else tuple(_files(folder))
     line = packed.model_copy(update={"files": files}).model_dump_json().encode() + b"\n"
@@ -101,7 +102,7 @@ def send(packed: Packed, folder: Path | None, out: BinaryIO) -> None:
     out.flush()
 
 
-def receive(stream: BinaryIO, key: str, into: BinaryIO) -> Received:
+def receive(stream: IO[bytes], key: str, into: IO[bytes]) -> Received:
     """Read a stream and check it; the contents go to the empty file `into`. Raises Unusable, and OSError of the stream."""
     line = stream.readline(HEADER_BYTES)
     if not line:
@@ -152,7 +153,7 @@ def _files(folder: Path) -> Iterator[PackedFile]:
             )
 
 
-def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+def _chunks(stream: IO[bytes], size: int) -> Iterator[bytes]:
     """The next `size` bytes. Raises Unusable if the stream ends before."""
     while size:
         chunk = stream.read(min(size, CHUNK))

@@ -12,7 +12,7 @@ import socketserver
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, cast
 
 from pydantic import ValidationError
 
@@ -48,7 +48,7 @@ class BuildService(socketserver.ThreadingUnixStreamServer):
         self._slots = threading.BoundedSemaphore(builds)
         super().__init__(str(socket_), _Connection)
 
-    def answer(self, wanted: Wanted, patience: Patience, out: BinaryIO) -> None:
+    def answer(self, wanted: Wanted, patience: Patience, out: IO[bytes]) -> None:
         """Make a build and write its stream."""
         builds = Builds(self._cache, wanted.architecture, self._toolchain, self._forkserver)
         if builds.key(wanted.candidate) != wanted.key:
@@ -80,7 +80,7 @@ class _Connection(socketserver.StreamRequestHandler):
         patience = Patience()
         threading.Thread(target=_watch, args=(self.connection, patience), daemon=True).start()
         with suppress(OSError):
-            cast(BuildService, self.server).answer(wanted, patience, cast(BinaryIO, self.wfile))
+            cast(BuildService, self.server).answer(wanted, patience, cast(IO[bytes], self.wfile))
 
 
 def _watch(connection: socket.socket, patience: Patience) -> None:
