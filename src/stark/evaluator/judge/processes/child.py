@@ -52,7 +52,7 @@ class Patience:
 
 
 class Child:
-    """One running child. Every method except `begin` and `close` may raise ChildFailed.
+    """One running child, which is confined. Every method except `close` may raise ChildFailed.
 
     If the child runs a reference that works (`is_reference`), they raise ReferenceDied instead: no candidate is to blame.
     """
@@ -65,21 +65,16 @@ class Child:
         output: Output,
         allowed: Allowance,
     ) -> None:
+        """Wait until the child is confined. If that fails, close the child and raise SandboxFailed."""
         self.pid = pid
         """The ID of the first process in the child's process tree, which reaps the others."""
 
         self.patience = Patience()
         self.is_reference = False
         self._ask_forkserver, self._channel = ask_forkserver, channel
-        self._output, self._allowed = output, allowed
-        self.runner_pid = pid
-        """The ID of the process that runs the program, the last of a chain."""
-
+        self._output = output
         self._tree = Tree(pid)
         self._code: int | None = None
-
-    def begin(self) -> None:
-        """Wait until the child is confined. If that fails, close the child and raise SandboxFailed."""
         try:
             ready = self._channel.receive(START_S)
         except (ChannelClosed, TimeoutError) as failure:
@@ -91,8 +86,9 @@ class Child:
                 f"which sandbox layers work; set {WITHOUT} to the layers to leave out, "
                 "separated by commas"
             )
-        self._use = Use(self.pid, self._allowed)
-        self.runner_pid = innermost_process(self.pid)
+        self._use = Use(pid, allowed)
+        self.runner_pid = innermost_process(pid)
+        """The ID of the process that runs the program, the last of a chain."""
 
     def failed(
         self, kind: FailureKind, error: str, types: tuple[str, ...] = ()

@@ -114,9 +114,7 @@ class Forkserver:
             theirs.close()
             os.close(writing)
         output = Output(reading, allowed.output_kb)
-        child = Child(pid, self._ask, ours, output, allowed)
-        child.begin()
-        return child
+        return Child(pid, self._ask, ours, output, allowed)
 
     def close(self) -> None:
         """End the forkserver and every child."""
