@@ -37,24 +37,18 @@ class Wanted(Frozen):
 
 def fetched(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> Received | None:
     """A build from the service, or None if it sends none in time. Its contents are in `folder`, without a name."""
+    limit_s = WAITS * wanted.limits.build_s
+    deadline = time.monotonic() + limit_s
     try:
-        received = _asked(service, wanted, patience, folder)
-        if received.packed.refusal is not None:
-            raise Unusable(received.packed.refusal)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(limit_s)
+            connection.connect(str(service))
+            connection.sendall(wanted.model_dump_json().encode() + b"\n")
+            stream = io.BufferedReader(_Patient(connection, patience, deadline))
+            return receive(stream, wanted.key, tempfile.TemporaryFile(dir=folder))
     except (OSError, Unusable) as reason:
         sys.stderr.write(f"the build {wanted.key} is made here: {reason}\n")
         return None
-    return received
-
-
-def _asked(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> Received:
-    deadline = time.monotonic() + WAITS * wanted.limits.build_s
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(WAITS * wanted.limits.build_s)
-        connection.connect(str(service))
-        connection.sendall(wanted.model_dump_json().encode() + b"\n")
-        stream = io.BufferedReader(_Patient(connection, patience, deadline))
-        return receive(stream, wanted.key, tempfile.TemporaryFile(dir=folder))
 
 
 class _Patient(io.RawIOBase):

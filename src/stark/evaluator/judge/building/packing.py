@@ -113,6 +113,8 @@ def receive(stream: IO[bytes], key: str, into: IO[bytes]) -> Received:
         raise Unusable("its first line cannot be read") from error
     if packed.key != key:
         raise Unusable(f"it is the build {packed.key}, not {key}")
+    if packed.refusal is not None:
+        raise Unusable(packed.refusal)
     if len(packed.files) > folders.MAX_FILES:
         raise Unusable(f"it has more than {folders.MAX_FILES:,} files")
     if sum(file.size for file in packed.files) > KEPT_BYTES:
