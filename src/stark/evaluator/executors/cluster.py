@@ -114,8 +114,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
 
     async def start(self) -> None:
         """See `JudgesExecutor.start`. Waits for one judge; others join when the cluster finds places for them."""
-        await self._ready()
-        self._require(None)
+        await self._usable(None)
 
     async def hellos(self) -> dict[str, Hello | Toolchain | str]:
         """See `JudgesExecutor.hellos`. Waits a while for judges and builders that have no place yet."""
@@ -149,7 +148,6 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         """See `JudgesExecutor`. A request whose actor is lost is sent again."""
         streaks: list[list[float]] = []
         while True:
-            await self._ready(request.device_class)
             try:
                 return await super()._ask_once(request, alone)
             except ActorLost as lost:
@@ -161,16 +159,15 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
                     ) from lost
                 await asyncio.sleep(engine.LOST_PAUSE_S)
 
-    def _usable(self, request: AnyRequest) -> list[ActorJudge]:
-        """See `JudgesExecutor`. Those that are ready: an actor without a place would keep the request."""
-        self._require(request.device_class)
-        return [judge for judge in self._judges if judge.ready]
+    async def _usable(self, kind: str | None) -> list[ActorJudge]:
+        """See `JudgesExecutor`. Those that are ready: an actor without a place would keep the request.
 
-    def _require(self, kind: str | None) -> None:
-        """Raise why a judge of this kind failed, unless one is ready; or why any failed, if none is ready at all."""
+        Waits for one. Raises why a judge of this kind failed; or why any failed, if none is ready at all.
+        """
+        await self._ready(kind)
         for wanted in (kind, None):
             if self._has(wanted):
-                return
+                return [judge for judge in self._judges if judge.ready]
             failures = [each.failure for each in self._judges if each.may_serve(wanted)]
             for failure in filter(None, failures):
                 raise failure

@@ -213,8 +213,8 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         except JudgeDied:
             return False
 
-    def _usable(self, _: AnyRequest) -> list[OneJudge]:
-        """The judges of any kind that may be asked. Those that have failed are asked last."""
+    async def _usable(self, kind: str | None) -> list[OneJudge]:
+        """The judges, of any kind, that may be asked for a machine of this kind. Those that have failed are asked last."""
         return self._judges
 
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
@@ -222,7 +222,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
 
         Raises JudgeDied and JudgeUnavailable. If a judge's machine fails, the others are asked.
         """
-        asked = self._usable(request)
+        asked = await self._usable(request.device_class)
         usable = [judge for judge in asked if judge.may_serve(request.device_class)]
         others = {judge.device_class or "unknown" for judge in asked if judge not in usable}
         failed = [judge for judge in usable if judge.failure is not None]
