@@ -12,7 +12,6 @@ pytest.importorskip("torch")
 from stark.core.evaluation import Correct, Incorrect
 from stark.core.judging import Tools
 from stark.core.profile import KernelCounters
-from stark.evaluator.judge.tools import examined as module
 from stark.evaluator.judge.tools import memory_errors, sanitizer
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import NotRun
@@ -148,7 +147,7 @@ def test_on_a_cpu_nvidias_tools_are_not_run(
     found = examined(on_cpu(), BOTH, CPP, COUNTERS)
 
     assert isinstance(found, Correct) and [] == asked
-    assert (module.ON_A_GPU_ONLY,) == found.warnings[-1:]
+    assert ("Nsight Compute was not run: it needs an NVIDIA GPU",) == found.warnings[-1:]
     assert memory_errors.CHECKS == found.sanitized
     assert "AddressSanitizer and UndefinedBehaviorSanitizer found no errors" in explain(found)
 

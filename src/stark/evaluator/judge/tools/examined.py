@@ -19,13 +19,11 @@ from stark.evaluator.judge.tools.running import NotRun, Target
 
 Step = Callable[[Correct], Evaluation]
 
-ON_A_GPU_ONLY = "Nsight Compute was not run: it needs an NVIDIA GPU"
-
 
 def examined(correct: Correct, tools: Tools, target: Target, counters: Counters) -> Evaluation:
     """The evaluation after the tools have run. The sanitizers run only in final checks (effort `promote`)."""
     if correct.device.kind == "cpu" and tools.counters:
-        correct = _warned(correct, ON_A_GPU_ONLY)
+        correct = _warned(correct, "Nsight Compute was not run: it needs an NVIDIA GPU")
     steps = dict(_steps(correct, tools, target, counters))
     if not steps:
         return correct

@@ -46,10 +46,7 @@ IMPORTS_S, POLL_S = 20.0, 0.02
 """Maximum number of seconds to wait for a program's imports, and seconds between two looks."""
 
 LONGEST = 400
-"""Maximum number of characters of a finding."""
-
-MAX_REASON_CHARS = 300
-"""Maximum length, in characters, of the reason why a tool failed."""
+"""Maximum number of characters of a finding, and of the reason why a tool failed."""
 
 MAX_LOG_CHARS = 4 << 20
 """Maximum number of characters read from a log. A usual log has some ten thousand characters."""
@@ -92,7 +89,7 @@ class Ran:
         errors = [line for line in lines if "rror" in line][:1]
         raised = [line for line in printed if "rror" in line]
         said = raised or errors or lines or printed or [f"it exited with code {self.code}"]
-        return printable(said[-1])[:MAX_REASON_CHARS]
+        return printable(said[-1])[:LONGEST]
 
     def require_clear(self, others: Sequence[str], where: str) -> None:
         """Raise NotRun if there were `others`, errors that are not the candidate's, or if the program failed."""
