@@ -183,17 +183,21 @@ class Trials:
         return {name: places for name, places in found.items() if places or name in REGIMES}
 
     def _find_constants(self) -> list[int]:
-        """Find the inputs that the problem does not draw, and by how much they may change. Verify candidates on a change."""
+        """Find what the problem does not draw, and by how much it may change. Verify candidates on a change.
+
+        Returns the inputs that it does not draw at all.
+        """
         begin = time.monotonic()
         nominal = [self._program.with_state(self.drawn(trial)) for trial in self.nominal[:2]]
         inputs, weights = len(self._signature.drawn.tensors), variable(self._program.model)
         state = [inputs + i for i, name in enumerate(self._program.state) if name in weights]
-        same = [place for place in constant(*nominal) if place < inputs or place in state]
-        found = self._bearing({}, same, begin)
-        self._constants = {place: USED * step for place, step in found.items()}
+        found = constant(*nominal)
+        same = [place for place in found if place < inputs or place in state]
+        steps = self._bearing({}, same, begin)
+        self._constants = {place: USED * step for place, step in steps.items()}
         if self._constants:
             self.always += self._in_regime(CONSTANTS, keep=True)
-        return same
+        return [place for place in same if found[place]]
 
     def _bearing(
         self, known: dict[int, float], places: Sequence[int], begin: float

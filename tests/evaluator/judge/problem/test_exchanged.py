@@ -61,6 +61,13 @@ def test_rows_of_zeros_are_padding_and_do_not_stay() -> None:
     assert 20 <= sum(bool((after(tensor, seed)[:, 12:] != 0).any()) for seed in range(32))
 
 
+def test_zeros_at_the_end_of_all_rows_are_padding_too() -> None:
+    tensor = drawn(8, 12, 640)
+    tensor[..., 64:] = 0
+
+    assert 20 <= sum(bool((after(tensor, seed)[..., 64:] != 0).any()) for seed in range(32))
+
+
 def test_a_symmetric_matrix_stays_symmetric() -> None:
     tensor = drawn(3, 96, 96)
     tensor = tensor + tensor.mT
@@ -84,6 +91,13 @@ def test_other_types_and_strides(dtype: torch.dtype) -> None:
     assert 0 < int((found.to(wide) != tensor.to(wide)).sum()) <= max(LONE) + 96 // 32 + 64 // 32
 
 
+def test_sorted_rows_stay_sorted() -> None:
+    found = [after(drawn(64, 256).sort(1)[0], seed) for seed in range(8)]
+
+    assert all(torch.equal(each, each.sort(1)[0]) for each in found)
+    assert not torch.equal(found[0], found[1])
+
+
 def test_small_tensors_and_vectors() -> None:
     one, vector = drawn(3), drawn(256) * (torch.arange(256) % 2)
 
@@ -97,7 +111,7 @@ def test_small_tensors_and_vectors() -> None:
 
 def test_long_rows_take_no_time_and_no_memory() -> None:
     tensor = torch.zeros(2, 4 << 20)
-    tensor[0] = 1 + torch.arange(4 << 20)
+    tensor[0] = 1 + (torch.arange(4 << 20) * 7919) % 99991
     begin = time.monotonic()
 
     found = after(tensor)

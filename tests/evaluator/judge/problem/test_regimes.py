@@ -115,3 +115,15 @@ def test_nothing_is_made_of_nothing() -> None:
     drawn = Drawn([], [0.0, float("inf")])
 
     assert [0.0, float("inf")] == floats_of(changed(drawn, FLOATS, 1, {}).arguments)
+
+
+def test_structure_on_which_honest_kernels_rely_stays() -> None:
+    table, square = DRAWN.repeat(1, 2), DRAWN + DRAWN.T
+
+    for regime in REGIMES:
+        given = Drawn([DRAWN.sort(1)[0], square, table], [])
+        rising, matrix, halves = changed(given, regime, 1, dict.fromkeys(range(3), 0.0)).tensors
+
+        assert torch.equal(rising, rising.sort(1)[0]) and not torch.equal(rising, given.tensors[0])
+        assert torch.equal(matrix, matrix.T) and not torch.equal(matrix, square)
+        assert torch.equal(halves[:, :64], halves[:, 64:]) and not torch.equal(halves, table)

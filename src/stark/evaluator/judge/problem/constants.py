@@ -1,8 +1,9 @@
-"""Finds floating-point inputs that are the same in each draw, and draws slightly other values for them.
+"""Finds floating-point inputs that are the same in each draw, or have the same parts, and draws slightly other values for them.
 
-A problem passes an adjacency matrix or a table that it does not draw. A candidate that keeps what follows from it, such as
-the inverse, would save that work in each timed call. So all draws but the problem's first ones change such inputs, if the
-reference stays finite and accurate. What can be seen of their structure stays. Buffers that forward changes are like inputs.
+A problem passes an adjacency matrix or a table that it does not draw, prompts that begin alike, or rows of a fixed set. A
+candidate that keeps what follows from it, such as the inverse, keys or answers, would save that work in each timed call. So
+all draws but the problem's first ones change such inputs, if the reference stays finite and accurate. What can be seen of
+their structure stays. Buffers that forward changes are like inputs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.values import is_inexact, same_values
+from stark.evaluator.judge.verify.errors import as_real
 
 STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
@@ -25,18 +27,52 @@ PERIOD = {"cpu": (1 << 18) - 5, "cuda": (1 << 24) - 3}
 """How many shares are drawn for a tensor at most. They repeat in a larger one: drawing more would take longer than the inputs
 themselves. A prime number, so that rows begin at other places among them and the change of a matrix has full rank."""
 
+FLIPPED = 64
+"""Of the edges of a graph, one in so many goes, and as many new ones come."""
+
 BLOCK = 64
 """Rows of a symmetric matrix that are compared or completed at a time, since a transposed copy of it would take memory."""
 
 
-def constant(one: Drawn, other: Drawn) -> tuple[int, ...]:
-    """Places of the inputs that have numbers other than integers, the same in two draws of a problem. Its state follows."""
+RUN, REPEATED, MOST = 8, 0.01, 1 << 22
+"""A tensor has parts of another if this share of the runs of so many numbers in its rows occur there too. At most so many
+numbers are looked at, in rows that are evenly spread."""
+
+BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def constant(one: Drawn, other: Drawn) -> dict[int, bool]:
+    """Places of the inputs that have numbers other than integers, the same in two draws of a problem; its state follows.
+
+    With each, whether all of it is the same, and not only parts.
+    """
     pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)
-    return tuple(
-        place
-        for place, (tensor, another) in enumerate(pairs)
-        if is_inexact(tensor) and tensor.numel() and same_values(tensor, another)
-    )
+    found = {}
+    for place, (tensor, another) in enumerate(pairs):
+        if is_inexact(tensor) and tensor.numel():
+            whole = same_values(tensor, another)
+            if whole or _have_parts_in_common(tensor, another):
+                found[place] = whole
+    return found
+
+
+def _have_parts_in_common(one: torch.Tensor, other: torch.Tensor) -> bool:
+    runs, others = _runs(one), _runs(other)
+    return int(torch.isin(others, runs).sum()) > REPEATED * max(len(others), 1)
+
+
+def _runs(tensor: torch.Tensor) -> torch.Tensor:
+    """A number for each run in a tensor's rows, equal for equal runs. None for runs of one value, or of whole numbers as in masks."""
+    numbers = as_real(tensor if tensor.itemsize > 1 else tensor.float())
+    rows = numbers.reshape(-1, numbers.shape[-1] if numbers.dim() else 1)
+    if rows.shape[1] < RUN:
+        rows = rows.reshape(1, -1)
+    rows = rows[:: max(1, rows.numel() // MOST), :MOST]
+    runs = rows[:, : rows.shape[1] // RUN * RUN].reshape(-1, RUN)
+    runs = runs[(runs != runs[:, :1]).any(1) & (runs != runs.round()).any(1)]
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randint(-(2**62), 2**62, (RUN,), generator=generator).to(runs.device)
+    return (runs.contiguous().view(BITS[runs.itemsize]) * factors).sum(1)
 
 
 def redrawn(tensor: torch.Tensor, step: float, seed: int) -> torch.Tensor:
@@ -69,14 +105,16 @@ def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> t
     factors = 1 - step * shares
     for piece in pieces:
         piece.copy_(piece * factors[: len(piece)])
-    _as_structured(found, tensor)
+    keep_structure(found, tensor)
     return found
 
 
-def _as_structured(changed: torch.Tensor, tensor: torch.Tensor) -> None:
-    """Give changed values what can be seen of the structure of the former ones."""
+def keep_structure(changed: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Give changed values what can be seen of the structure of the former ones, on which an honest kernel may rely."""
     if not tensor.dim():
         return
+    if tensor.is_floating_point() and tensor.itemsize == 1:  # these have few operators of their own
+        changed, tensor = changed.view(torch.uint8), tensor.view(torch.uint8)
     if _is_symmetric(tensor):
         for begin in range(0, changed.shape[-1], BLOCK):
             rows = changed[..., begin : begin + BLOCK, :]
@@ -90,7 +128,7 @@ def _as_structured(changed: torch.Tensor, tensor: torch.Tensor) -> None:
             changed[..., half:] = changed[..., :half]
         elif torch.equal(tensor[..., ::2], tensor[..., 1::2]):
             changed[..., 1::2] = changed[..., ::2]
-    if tensor.is_complex():
+    if not tensor.is_floating_point():
         return
     rises, falls = _is_sorted(tensor, torch.ge), _is_sorted(tensor, torch.le)
     if rises != falls:
@@ -104,14 +142,23 @@ def _are_flags(pieces: Sequence[torch.Tensor]) -> bool:
 
 
 def _reordered(flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Flags in another order: the rows, the nodes of a symmetric matrix, or nothing of a triangular mask."""
+    """Flags in another order: the rows, the nodes of a symmetric matrix with a few other edges, or nothing of a triangular mask."""
     axis = max(flags.dim() - 2, 0)
     triangles = (flags.tril(), flags.triu()) if _is_square(flags) else ()
     if not flags.dim() or any(torch.equal(part, flags) for part in triangles):
         return flags
     order = torch.randperm(flags.shape[axis], generator=generator, device=flags.device)
     reordered = flags.index_select(axis, order)
-    return reordered.index_select(axis + 1, order) if _is_symmetric(flags) else reordered
+    if not _is_symmetric(flags):
+        return reordered
+    graph = reordered.index_select(axis + 1, order)
+    # Who finds the order out could still use what was kept of the former graph: some edges change.
+    number = -(-int((flags != 0).sum()) // FLIPPED)
+    for value in (0, 1):
+        places = (graph.triu(1) == value).flatten().nonzero().flatten()
+        chosen = torch.randint(len(places), (number,), generator=generator, device=flags.device)
+        graph.view(-1)[places[chosen]] = 1 - value
+    return graph.triu() + graph.triu(1).mT
 
 
 def _is_square(tensor: torch.Tensor) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import torch
 
+from stark.evaluator.judge.problem.constants import keep_structure
+
 LONE, LEAST = (4, 16), 16
 """By chance, so few or so many single elements change, but at most one in LEAST. The fewer, the seldomer the numbers are among
 them that a candidate looks at; the more, the likelier is one in each kind of row."""
@@ -18,14 +20,14 @@ SHARE, SHORTEST, MOST = 32, 64, 512
 element does not show."""
 
 SAMPLE = 4096
-"""About so many elements of a row must be zero for padding."""
+"""About so many elements of a row, or of a column, must be zero for padding."""
 
 
 def exchanged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     """The tensor with other elements in some places.
 
-    Zeros stay that may be structural, as in triangular or sparse matrices; not those of rows of zeros alone, such as padding.
-    Symmetric matrices stay symmetric.
+    Zeros stay that may be structural, as in triangular or sparse matrices; not padding: rows of zeros, and zeros at the end of all
+    rows.
     """
     if not (tensor.dim() and tensor.numel()):
         return tensor
@@ -34,18 +36,25 @@ def exchanged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     # Floats of one byte have few operators of their own.
     numbers = found.view(torch.uint8) if found.itemsize == 1 else found
     square = found.dim() > 1 and found.shape[-1] == found.shape[-2]
-    symmetric = square and torch.equal(numbers, numbers.mT)
     at = tuple(axis.to(found.device) for axis in _chosen(found.shape, generator))
     free = (numbers[at] != 0) & numbers[at].isfinite()
     if numbers.dim() > 1 and not square:
         some = numbers[..., :: max(1, numbers.shape[-1] // SAMPLE)]
         free |= (some[at[:-1]] == 0).all(1)
+        free |= at[-1] >= _filled(numbers)
     at = tuple(axis[free] for axis in at)
     # They change places: no value occurs twice that was unique, so what is sorted or the largest stays unambiguous.
     numbers[at] = numbers[at].roll(1)
-    if symmetric:
-        numbers.copy_(numbers.tril() + numbers.tril(-1).mT)
+    keep_structure(found, tensor)
     return found
+
+
+def _filled(numbers: torch.Tensor) -> int:
+    """The number of columns before padding: an eighth of them or more, to the last one, that are zero in all rows."""
+    rows, width = numbers.reshape(-1, numbers.shape[-1]), numbers.shape[-1]
+    filled = (rows[:: max(1, len(rows) // SAMPLE)] != 0).any(0).nonzero()
+    number = int(filled.amax()) + 1 if len(filled) else 0
+    return number if number <= width - width // 8 else width
 
 
 def _chosen(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:

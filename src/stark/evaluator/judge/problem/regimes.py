@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from stark.evaluator.candidate.program import floats_of, with_floats
-from stark.evaluator.judge.problem.constants import redrawn
+from stark.evaluator.judge.problem.constants import keep_structure, redrawn
 from stark.evaluator.judge.problem.exchanged import exchanged
 from stark.evaluator.judge.problem.indices import drawn_anew
 from stark.evaluator.judge.problem.inputs import Drawn
@@ -113,6 +113,7 @@ def _changed(drawn: torch.Tensor, regime: str, seed: int, number: float) -> torc
             value = torch.view_as_complex(value)
         # A type of one byte holds little more than the usual values.
         target.copy_(value.clamp(kind.min, kind.max) if kind.bits == 8 else value)
+    keep_structure(result, drawn)
     return result
 
 
