@@ -150,3 +150,14 @@ def test_strides_stay() -> None:
 
     assert given.stride() == found.stride()
     assert 0 < float((given - found).abs().max()) <= 0.1
+
+
+def test_a_graph_of_booleans_counts_and_a_local_mask_does_not() -> None:
+    upper = torch.rand(64, 64, generator=torch.Generator().manual_seed(0)).triu(1) > 0.9
+    near = (torch.arange(64)[:, None] - torch.arange(64)).abs() < 9
+    given = Drawn([upper | upper.mT, near, torch.ones(64, 64, dtype=torch.bool).tril()], [])
+
+    assert {0: True} == constant(given, given)
+    graph = changed(given.tensors[0])
+    assert torch.equal(graph, graph.mT) and int(graph.sum()) == int(given.tensors[0].sum())
+    assert not torch.equal(graph, given.tensors[0])

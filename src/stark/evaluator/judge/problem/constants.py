@@ -42,16 +42,16 @@ BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def constant(one: Drawn, other: Drawn) -> dict[int, bool]:
-    """Places of the inputs that have numbers other than integers, the same in two draws of a problem; its state follows.
+    """Places of the inputs that have numbers other than integers, or graphs, the same in two draws of a problem; its state follows.
 
     With each, whether all of it is the same, and not only parts.
     """
     pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)
     found = {}
     for place, (tensor, another) in enumerate(pairs):
-        if is_inexact(tensor) and tensor.numel():
+        if tensor.numel() and (is_inexact(tensor) or _is_graph(tensor)):
             whole = same_values(tensor, another)
-            if whole or _have_parts_in_common(tensor, another):
+            if whole or (is_inexact(tensor) and _have_parts_in_common(tensor, another)):
                 found[place] = whole
     return found
 
@@ -88,6 +88,8 @@ def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> t
     Zeros and infinite values stay, unless all values are zero, as of a first state. Symmetric matrices stay symmetric,
     sorted values sorted, and repeated halves (of a rotation table) repeated. Values of 0 and 1 are reordered instead.
     """
+    if tensor.dtype == torch.bool:
+        return _reordered(tensor, generator)
     if tensor.is_floating_point() and tensor.itemsize == 1:
         tensor = tensor.float()  # one-byte floats have no arithmetic
     found = tensor.clone(memory_format=torch.contiguous_format)
@@ -153,12 +155,22 @@ def _reordered(flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return reordered
     graph = reordered.index_select(axis + 1, order)
     # Who finds the order out could still use what was kept of the former graph: some edges change.
-    number = -(-int((flags != 0).sum()) // FLIPPED)
+    number = -(-int((flags != 0).sum()) // (2 * FLIPPED))
+    upper = torch.ones_like(flags, dtype=torch.bool).triu(1)
     for value in (0, 1):
-        places = (graph.triu(1) == value).flatten().nonzero().flatten()
-        chosen = torch.randint(len(places), (number,), generator=generator, device=flags.device)
+        places = ((graph == value) & upper).flatten().nonzero().flatten()
+        chosen = torch.randperm(len(places), generator=generator, device=flags.device)[:number]
         graph.view(-1)[places[chosen]] = 1 - value
     return graph.triu() + graph.triu(1).mT
+
+
+def _is_graph(flags: torch.Tensor) -> bool:
+    """Whether booleans say which nodes are neighbours, near and far ones; in a local mask all are near."""
+    return (
+        flags.dtype == torch.bool
+        and _is_symmetric(flags)
+        and bool(flags.triu(flags.shape[-1] // 2).any())
+    )
 
 
 def _is_square(tensor: torch.Tensor) -> bool:
