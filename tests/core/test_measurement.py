@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 
 import pytest
 from pydantic import ValidationError
@@ -52,7 +53,7 @@ def test_the_ratio_is_the_middle_between_two_pairs_on_the_scale_of_ratios() -> N
     """Twice as fast and half as fast are no difference at all."""
     found = speedup("eager", measured(2.0, 1.0), measured(1.0, 2.0))
 
-    assert pytest.approx((1.0, 0.5, 2.0)) == (found.ratio, found.low, found.high)
+    assert pytest.approx(1.0) == found.ratio == found.low * found.high
 
 
 def test_swapping_reference_and_candidate_inverts_the_speedup() -> None:
@@ -74,17 +75,27 @@ def test_samples_that_were_not_taken_in_pairs_have_no_speedup() -> None:
         speedup("eager", measured(1.0, 2.0), measured(1.0))
 
 
-@pytest.mark.parametrize("pairs", [1, 2, 5])
-def test_of_few_pairs_the_interval_is_the_whole_range(pairs: int) -> None:
-    base = [float(n) for n in range(1, pairs + 1)]
+def test_of_few_pairs_the_interval_is_wider_than_their_range() -> None:
+    one, three = speedup("eager", measured(3.0), measured(1.0)), [1.0, 1.1, 1.3]
 
-    found = speedup("eager", measured(*base), measured(*[1.0] * pairs))
+    found = speedup("eager", measured(*three), measured(*[1.0] * 3))
 
-    assert pytest.approx((1.0, float(pairs))) == (found.low, found.high)
+    assert pytest.approx((3.0, 3.0)) == (one.low, one.high)
+    logs = [math.log(each) for each in three]
+    half = 4.303 * statistics.stdev(logs) / math.sqrt(3)
+    expected = (math.exp(sum(logs) / 3 - half), math.exp(sum(logs) / 3 + half))
+    assert pytest.approx(expected) == (found.low, found.high)
+
+
+def test_three_pairs_may_all_be_above_one_by_chance() -> None:
+    """These ratios were measured, of a program that is three times slower, on a machine that was busy all the time."""
+    found = speedup("eager", measured(7.10, 4.01, 2.08), measured(*[1.0] * 3))
+
+    assert 4.01 == pytest.approx(found.ratio) and found.low < 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pairs", [6, 9, 20, 50, 100])
+@pytest.mark.parametrize("pairs", [2, 3, 4, 5, 6, 9, 20, 50, 100])
 def test_the_interval_covers_the_true_speedup_95_times_in_100(pairs: int) -> None:
     """Whatever the noise is like: here it is skewed, as the noise of a busy machine is."""
     chance, trials, true = random.Random(pairs), 1500, 1.7
@@ -95,8 +106,9 @@ def test_the_interval_covers_the_true_speedup_95_times_in_100(pairs: int) -> Non
         found = speedup("eager", measured(*(true * n for n in noise)), measured(*[1.0] * pairs))
         covered += found.low <= true <= found.high
 
-    # Three standard errors below 95 %; order statistics come in steps, so it may be more.
-    assert 0.933 < covered / trials < 0.99
+    # Three standard errors below 95 %; order statistics come in steps, so it may be more. With fewer than six pairs, skewed
+    # noise takes a little of it.
+    assert (0.933 if pairs > 5 else 0.915) < covered / trials < 0.99
 
 
 def test_the_interval_is_no_wider_than_it_must_be() -> None:
