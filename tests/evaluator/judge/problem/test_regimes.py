@@ -127,3 +127,11 @@ def test_structure_on_which_honest_kernels_rely_stays() -> None:
         assert torch.equal(rising, rising.sort(1)[0]) and not torch.equal(rising, given.tensors[0])
         assert torch.equal(matrix, matrix.T) and not torch.equal(matrix, square)
         assert torch.equal(halves[:, :64], halves[:, 64:]) and not torch.equal(halves, table)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 4), (4, 0), (1, 1)])
+def test_tensors_without_rows_have_no_structure(shape: tuple[int, ...]) -> None:
+    for regime in REGIMES:
+        assert (
+            shape == changed(Drawn([torch.rand(shape)], []), regime, 1, {0: 0.0}).tensors[0].shape
+        )

@@ -19,7 +19,6 @@ from stark.evaluator.judge.verify.errors import as_real
 STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
 
-
 USED = 0.5
 """Share of a step that is used once the reference has borne all of it with some seeds, since it must bear it with every seed."""
 
@@ -32,7 +31,6 @@ FLIPPED = 64
 
 BLOCK = 64
 """Rows of a symmetric matrix that are compared or completed at a time, since a transposed copy of it would take memory."""
-
 
 RUN, REPEATED, MOST = 8, 0.01, 1 << 22
 """A tensor has parts of another if this share of the runs of so many numbers in its rows occur there too. At most so many
@@ -63,12 +61,14 @@ def _have_parts_in_common(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _runs(tensor: torch.Tensor) -> torch.Tensor:
     """A number for each run in a tensor's rows, equal for equal runs. None for runs of one value, or of whole numbers as in masks."""
-    numbers = as_real(tensor if tensor.itemsize > 1 else tensor.float())
+    numbers = as_real(tensor)
     rows = numbers.reshape(-1, numbers.shape[-1] if numbers.dim() else 1)
     if rows.shape[1] < RUN:
         rows = rows.reshape(1, -1)
     rows = rows[:: max(1, rows.numel() // MOST), :MOST]
     runs = rows[:, : rows.shape[1] // RUN * RUN].reshape(-1, RUN)
+    if runs.itemsize == 1:
+        runs = runs.float()
     runs = runs[(runs != runs[:, :1]).any(1) & (runs != runs.round()).any(1)]
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(2**62), 2**62, (RUN,), generator=generator).to(runs.device)
@@ -112,8 +112,11 @@ def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> t
 
 
 def keep_structure(changed: torch.Tensor, tensor: torch.Tensor) -> None:
-    """Give changed values what can be seen of the structure of the former ones, on which an honest kernel may rely."""
-    if not tensor.dim():
+    """Give changed values what can be seen of the structure of the former ones, on which an honest kernel may rely.
+
+    Nearly always a look at the first row, or at a block, tells that there is none.
+    """
+    if not (tensor.dim() and tensor.numel()):
         return
     if tensor.is_floating_point() and tensor.itemsize == 1:  # these have few operators of their own
         changed, tensor = changed.view(torch.uint8), tensor.view(torch.uint8)
@@ -124,12 +127,12 @@ def keep_structure(changed: torch.Tensor, tensor: torch.Tensor) -> None:
             block.copy_(block.triu() + block.triu(1).mT)
             rows[..., :begin].copy_(changed[..., :begin, begin : begin + BLOCK].mT)
         return
-    half = tensor.shape[-1] // 2
-    if half and 2 * half == tensor.shape[-1]:
-        if torch.equal(tensor[..., :half], tensor[..., half:]):
-            changed[..., half:] = changed[..., :half]
-        elif torch.equal(tensor[..., ::2], tensor[..., 1::2]):
-            changed[..., 1::2] = changed[..., ::2]
+    half, first = tensor.shape[-1] // 2, tensor[(0,) * (tensor.dim() - 1)]
+    for one, other in ((slice(half), slice(half, None)), (slice(0, None, 2), slice(1, None, 2))):
+        pairs = ((each[..., one], each[..., other]) for each in (first, tensor))
+        if half and 2 * half == tensor.shape[-1] and all(torch.equal(*pair) for pair in pairs):
+            changed[..., other] = changed[..., one]
+            break
     if not tensor.is_floating_point():
         return
     rises, falls = _is_sorted(tensor, torch.ge), _is_sorted(tensor, torch.le)
