@@ -65,7 +65,7 @@ def test_zeros_at_the_end_of_all_rows_are_padding_too() -> None:
     tensor = drawn(8, 12, 640)
     tensor[..., 64:] = 0
 
-    assert 20 <= sum(bool((after(tensor, seed)[..., 64:] != 0).any()) for seed in range(32))
+    assert all(bool((after(tensor, seed)[..., 64:] != 0).any()) for seed in range(32))
 
 
 def test_a_symmetric_matrix_stays_symmetric() -> None:

@@ -36,12 +36,17 @@ def exchanged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     # Floats of one byte have few operators of their own.
     numbers = found.view(torch.uint8) if found.itemsize == 1 else found
     square = found.dim() > 1 and found.shape[-1] == found.shape[-2]
-    at = tuple(axis.to(found.device) for axis in _chosen(found.shape, generator))
-    free = (numbers[at] != 0) & numbers[at].isfinite()
-    if numbers.dim() > 1 and not square:
-        some = numbers[..., :: max(1, numbers.shape[-1] // SAMPLE)]
+    rows_may_end = numbers.dim() > 1 and not square
+    filled, width = _filled(numbers) if rows_may_end else found.shape[-1], found.shape[-1]
+    places = _chosen(found.shape, generator)
+    if 0 < filled < width:  # most places would lie in the padding, and zeros be exchanged for zeros
+        places[-1, ::2] %= filled
+        places = places.unique(dim=1)
+    at = tuple(axis.to(found.device) for axis in places)
+    free = (numbers[at] != 0) & numbers[at].isfinite() | (at[-1] >= filled)
+    if rows_may_end:
+        some = numbers[..., :: max(1, width // SAMPLE)]
         free |= (some[at[:-1]] == 0).all(1)
-        free |= at[-1] >= _filled(numbers)
     at = tuple(axis[free] for axis in at)
     # They change places: no value occurs twice that was unique, so what is sorted or the largest stays unambiguous.
     numbers[at] = numbers[at].roll(1)
