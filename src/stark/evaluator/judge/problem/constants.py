@@ -32,7 +32,7 @@ FLIPPED = 64
 BLOCK = 64
 """Rows of a symmetric matrix that are compared or completed at a time, since a transposed copy of it would take memory."""
 
-RUN, REPEATED, MOST = 8, 0.01, 1 << 22
+RUN, REPEATED, MOST = 8, 0.01, 1 << 20
 """A tensor has parts of another if this share of the runs of so many numbers in its rows occur there too. At most so many
 numbers are looked at, in rows that are evenly spread."""
 
