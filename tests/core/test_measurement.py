@@ -88,7 +88,7 @@ def test_of_few_pairs_the_interval_is_wider_than_their_range() -> None:
 
 
 def test_three_pairs_may_all_be_above_one_by_chance() -> None:
-    """These ratios were measured, of a program that is three times slower, on a machine that was busy all the time."""
+    """A program that is three times slower was reported with this ratio and this range, on a machine that was busy."""
     found = speedup("eager", measured(7.10, 4.01, 2.08), measured(*[1.0] * 3))
 
     assert 4.01 == pytest.approx(found.ratio) and found.low < 1

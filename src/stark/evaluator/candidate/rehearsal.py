@@ -39,8 +39,8 @@ def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float)
     """Call a class like `ModelNew` of the file `path` on the problem's inputs. Returns Triton's error, if there is one.
 
     `gpu` has the `capability` to compile for, such as 90, and `shared`, the bytes of shared memory that a block may have.
-    A process of its own makes the call, since a program that fails where there is no device may be right where there is
-    one. It ends after `limit_s` seconds at the latest.
+    The call is made in another process, which ends after `limit_s` seconds at the latest: a program that fails without a
+    device may be right with one.
     """
     with tempfile.TemporaryFile("w+") as told:
         pid = os.fork()
@@ -55,7 +55,9 @@ def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float)
                 os.kill(pid, signal.SIGKILL)
             time.sleep(POLL_S)
         told.seek(0)
-        error: Message = json.loads(told.read() or "{}")
+        error: Message = {}
+        with suppress(ValueError):  # it ended before it had written all
+            error = json.loads(told.read())
     return error
 
 

@@ -41,7 +41,7 @@ def test_an_empty_tensor_and_a_number_bear_it() -> None:
     assert () == nudged(torch.tensor(0.3), ROUNDING, torch.Generator()).shape
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_zeros_become_different_tiny_numbers_but_not_those_of_masks(dtype: Any) -> None:
     values = torch.tensor([0.0, 0.0, 1.5, -0.5, 0.0]).to(dtype)
 

@@ -33,8 +33,8 @@ BLOCK = 64
 """Rows of a symmetric matrix that are compared or completed at a time, since a transposed copy of it would take memory."""
 
 RUN, REPEATED, MOST = 8, 0.01, 1 << 20
-"""A tensor has parts of another if this share of the runs of so many numbers in its rows occur there too. At most so many
-numbers are looked at, in rows that are evenly spread."""
+"""RUN consecutive numbers of a row are a run. Two tensors have parts in common if this share of the runs of one occurs in the
+other. At most MOST numbers of each are looked at, in evenly spread rows."""
 
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -114,7 +114,7 @@ def _changed(tensor: torch.Tensor, step: float, generator: torch.Generator) -> t
 def keep_structure(changed: torch.Tensor, tensor: torch.Tensor) -> None:
     """Give changed values what can be seen of the structure of the former ones, on which an honest kernel may rely.
 
-    Nearly always a look at the first row, or at a block, tells that there is none.
+    The first row, or one block, nearly always shows that there is none.
     """
     if not (tensor.dim() and tensor.numel()):
         return

@@ -53,12 +53,11 @@ def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) ->
 
 def without_ties(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """The tensor with tiny positive numbers for its zeros, so that few are equal. Zeros among whole numbers stay."""
-    exact = tensor.double()
-    if _are_whole(exact.ravel()):
+    if tensor.itemsize == 1 or _are_whole(tensor.ravel()):
         return tensor
     shares = torch.rand(tensor.shape, generator=generator, device=tensor.device)
-    least = min(torch.finfo(tensor.dtype).tiny, SMALL)
-    return torch.where(exact == 0, least * 2.0 ** (OCTAVES * shares), exact).to(tensor.dtype)
+    factors = (2.0 ** (OCTAVES * shares)).to(tensor.dtype)
+    return torch.where(tensor == 0, min(torch.finfo(tensor.dtype).tiny, SMALL) * factors, tensor)
 
 
 def _are_whole(numbers: torch.Tensor) -> bool:
