@@ -308,7 +308,8 @@ OTHER: dict[Callable[[Stack], Any], str] = {
 def test_any_other_call_runs_the_original(
     model: Stack, own: Stack, applied: guard.Applied, call: Callable[[Stack], Any]
 ) -> None:
-    model(*inputs())  # as verified, so that the quick comparison is there
+    for _ in range(3):  # as verified, so that the quick comparisons are there
+        model(*inputs())
     before = applied.report().kernel_calls
 
     found, expected = call(model), call(own)

@@ -107,3 +107,20 @@ def test_another_current_gpu(model: nn.Module, own: nn.Module, applied: guard.Ap
         torch.testing.assert_close(model(x), own(x))
         torch.testing.assert_close(model(x), own(x))
     assert 4 == applied.report().kernel_calls
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_inputs_on_another_gpu_than_the_weights_never_run_the_kernel(
+    model: nn.Module, applied: guard.Applied
+) -> None:
+    with torch.no_grad():
+        for device in ("cuda:0", "cuda:0", "cuda:0", "cuda:1", "cuda:1"):
+            x = torch.randn(64, 256, device=device)
+            if device == "cuda:0":
+                model(x)
+            else:
+                with pytest.raises(RuntimeError, match="same device"):
+                    model(x)
+    report = applied.report()
+    assert 6 == report.kernel_calls
+    assert "another device" in " ".join(report.original_calls)

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 FILES = (
-    "described", "forms", "contract", "signature", "source", "shell", "parts", "bound", "guard",
+    "described", "forms", "contract", "signature", "alike", "source", "shell", "parts", "bound", "guard",
 )  # fmt: skip
 """The files of the guard; each imports only earlier ones."""
 

@@ -17,9 +17,10 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from stark.capturing.described import MISSING, NAMED, described, found, is_as, matches, name_of
+from stark.deploy.alike import Alike
 from stark.deploy.contract import Contract, attribute
 from stark.deploy.shell import getters
-from stark.deploy.source import PLAIN, strided
+from stark.deploy.source import PLAIN, alike_test, strided
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = tuple(getattr(torch_module, f"_global{name}") for name in HOOKS)
@@ -161,8 +162,13 @@ class Parts:
         yield from dict.fromkeys(test for each in tests for test in each)
         for index, (path, part) in enumerate(module.named_modules()):
             yield from self._same_part(path, part, str(index), names)
+        forms: list[str] = []
         for index, name in enumerate(self.state):
             yield from self._same_tensor(name, str(index), names)
+            forms += self._as_was(name, f"p{index}", names)
+        if forms:
+            names["alike"] = Alike()
+            yield alike_test("alike", [f"p{index}" for index in range(len(self.state))], forms)
 
     def _same_part(
         self, path: str, part: nn.Module, index: str, names: dict[str, Any]
@@ -187,18 +193,23 @@ class Parts:
             yield from _same_attribute(part, name, index, str(place), names)
 
     def _same_tensor(self, name: str, index: str, names: dict[str, Any]) -> Iterator[str]:
-        form, getter = self.contract.state[name], self.tensors[name]
+        getter = self.tensors[name]
         tensor = getter()
-        names |= {f"p{index}": tensor, f"t{index}": form.dtype}
+        names[f"p{index}"] = tensor
         names[f"d{index}"] = getter.args[0]  # type: ignore[attr-defined]
-        leaf = name.rpartition(".")[2]
-        yield f"d{index}[{leaf!r}] is p{index} and p{index}.dtype is t{index}"
+        yield f"d{index}[{name.rpartition('.')[2]!r}] is p{index}"
         # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
-        names |= {f"q{index}": tensor.data_ptr, f"n{index}": tensor.numel}  # quicker than looked up
-        yield f"q{index}() == {tensor.data_ptr()} and n{index}() == {tensor.numel()}"
+        names[f"q{index}"] = tensor.data_ptr  # quicker than looked up
+        yield f"q{index}() == {tensor.data_ptr()}"
+
+    def _as_was(self, name: str, tensor: str, names: dict[str, Any]) -> Iterator[str]:
+        """Tests that a tensor was not changed in place to another form, as by `.to()` or `.data = `."""
+        form = self.contract.state[name]
+        dtype = f"dtype_{str(form.dtype)[6:]}"
+        names[dtype] = form.dtype
+        yield f"{tensor}.dtype is {dtype} and {tensor}.shape == {form.shape!r}"
         if len(form.shape) > 1:
-            names[f"c{index}"] = tensor.is_contiguous
-            yield f"c{index}()" if form.contiguous else strided(f"p{index}", form)
+            yield strided(tensor, form)
 
 
 def _defined_again(kind: type) -> bool:

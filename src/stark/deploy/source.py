@@ -15,7 +15,7 @@ import linecache
 import math
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,7 @@ from torch.utils._device import DeviceContext
 
 from stark.capturing.described import MISSING
 from stark.capturing.forms import TensorForm, tensors_in
+from stark.deploy.alike import Alike
 from stark.deploy.contract import ALIGNMENT, Contract, attribute, overlap
 from stark.deploy.signature import Signature, constant_test
 
@@ -160,6 +161,9 @@ class ForwardSource:
     attributes: list[str]
     """Tests of the module's parts and of globals. Graphs have them so that PyTorch traces again after a change."""
 
+    alike: list[Alike]
+    """For each case, what compares its tensors quickly."""
+
     names: dict[str, Any]
     """Gets what the tests use."""
 
@@ -188,8 +192,19 @@ class ForwardSource:
     def _tests(self, index: int, in_graph: bool) -> Iterator[str]:
         """Tests that a call's arguments are those of a case."""
         yield from self.signature.others(self.contract)
+        forms: list[str] = []
         for each, pattern in zip(self._inputs, self.contract.cases[index].inputs, strict=True):
-            yield from form_tests(each, pattern, self.device, self.names, in_graph)
+            yield from structure_tests(each, pattern, self.names)
+            for place, form in tensors_in(pattern):
+                forms += form_tests(each + place, form, self.device, self.names, in_graph)
+        tensors = self._tensors(index)
+        if in_graph or not tensors:
+            yield from forms
+        else:
+            name = f"stark_alike{index}"
+            self.names[name] = self.alike[index]
+            yield alike_test(name, tensors, forms)
+            yield from (f"not {each}.data_ptr() % {ALIGNMENT}" for each in tensors)
 
     def _case(self, index: int) -> str:
         tests, tensors = list(self._tests(index, in_graph=False)), self._tensors(index)
@@ -310,31 +325,9 @@ def _built(pattern: Any, numbers: Iterator[int]) -> str:
     return repr(pattern)
 
 
-def form_tests(
-    expression: str, pattern: Any, device: str, names: dict[str, Any], in_graph: bool = False
-) -> Iterator[str]:
-    """Tests that a value has the form of a pattern. `in_graph`: while a graph is traced, tensors are of other classes."""
-    if isinstance(pattern, TensorForm):
-        dtype, shape = (
-            f"dtype_{str(pattern.dtype)[6:]}",
-            f"shape_{'x'.join(map(str, pattern.shape))}",
-        )
-        names |= {dtype: pattern.dtype, shape: torch.Size(pattern.shape)}
-        plain = f"(type({expression}) is stark_Tensor or type({expression}) is stark_Parameter)"
-        yield f"isinstance({expression}, stark_Tensor)" if in_graph else plain
-        here = f"{expression}.is_{device}"
-        if device == "cuda" and not in_graph:
-            here = f"{expression}.get_device() == stark_bound.gpu"
-        yield f"{expression}.dtype is {dtype} and {here}"
-        yield f"{expression}.shape == {shape} and {strided(expression, pattern)}"
-        if not in_graph:
-            yield f"not {expression}.data_ptr() % {ALIGNMENT}"
-            # Only `z.conj().imag` has the negative bit. It has gaps, and begins four or eight bytes after a number.
-            if not pattern.contiguous:
-                yield f"not {expression}.is_neg()"
-            if pattern.dtype.is_complex:
-                yield f"not {expression}.is_conj()"
-    elif isinstance(pattern, tuple | list | dict):
+def structure_tests(expression: str, pattern: Any, names: dict[str, Any]) -> Iterator[str]:
+    """Tests that a value has the containers and constants of a pattern."""
+    if isinstance(pattern, tuple | list | dict):
         kind = f"stark_type_{type(pattern).__name__}"
         names[kind] = type(pattern)
         yield f"type({expression}) is {kind} and len({expression}) == {len(pattern)}"
@@ -342,9 +335,36 @@ def form_tests(
         if isinstance(pattern, dict):
             yield f"list({expression}) == {keys!r}"
         for key in keys:
-            yield from form_tests(f"{expression}[{key!r}]", pattern[key], device, names, in_graph)
-    else:
+            yield from structure_tests(f"{expression}[{key!r}]", pattern[key], names)
+    elif not isinstance(pattern, TensorForm):
         yield constant_test(expression, repr(pattern))
+
+
+def form_tests(
+    expression: str, form: TensorForm, device: str, names: dict[str, Any], in_graph: bool
+) -> Iterator[str]:
+    """Tests that a value is a tensor of a form. `in_graph`: while a graph is traced, tensors are of other classes."""
+    dtype, shape = f"dtype_{str(form.dtype)[6:]}", f"shape_{'x'.join(map(str, form.shape))}"
+    names |= {dtype: form.dtype, shape: torch.Size(form.shape)}
+    plain = f"(type({expression}) is stark_Tensor or type({expression}) is stark_Parameter)"
+    yield f"isinstance({expression}, stark_Tensor)" if in_graph else plain
+    here = f"{expression}.is_{device}"
+    if device == "cuda" and not in_graph:
+        here = f"{expression}.get_device() == stark_bound.held_gpu"
+    yield f"{expression}.dtype is {dtype} and {here}"
+    yield f"{expression}.shape == {shape} and {strided(expression, form)}"
+    if not in_graph:
+        # Only `z.conj().imag` has the negative bit. It has gaps, and begins four or eight bytes after a number.
+        if not form.contiguous:
+            yield f"not {expression}.is_neg()"
+        if form.dtype.is_complex:
+            yield f"not {expression}.is_conj()"
+
+
+def alike_test(name: str, tensors: list[str], tests: Iterable[str]) -> str:
+    """A test that tensors are like those that passed these tests before, or pass them now. `name` is of an `Alike`."""
+    given = ", ".join(tensors)
+    return f"({name}.check({given}) or {' and '.join(tests)} and {name}.learn({given}))"
 
 
 def strided(expression: str, form: TensorForm) -> str:
