@@ -122,6 +122,8 @@ async def _rate(notation: str, candidates: int) -> float:
         for each in asked:
             each.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
+        shares = {phase: round(seconds / counted, 2) for phase, seconds in phases.items()}
+        print(f"{notation}: seconds of a candidate by phase: {shares}", flush=True)
         print(
             f"{notation}: problems prepared by each judge before and after: {prepared}", flush=True
         )

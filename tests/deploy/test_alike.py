@@ -51,14 +51,6 @@ def test_it_disagrees_with_other_tensors(alike: Alike, other: object) -> None:
     assert not alike.check(other, X)
 
 
-def test_what_it_forgot_it_learns_again(alike: Alike) -> None:
-    alike.forget()
-
-    assert not alike.check(X, Y)
-    assert alike.learn(X, Y)
-    assert alike.check(X, Y)
-
-
 def test_one_tensor_in_two_places_is_left_to_the_written_tests(alike: Alike) -> None:
     assert alike.learn(X, X)
     assert not alike.check(X, X)

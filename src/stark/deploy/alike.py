@@ -5,7 +5,8 @@ Standalone: needs torch and the standard library only, since it is copied into k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -26,10 +27,6 @@ class Alike:
     """
 
     def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Agree with no tensors."""
         self.check: Callable[..., bool] = _never
         """Whether tensors have the classes, dtypes, devices, shapes and strides of the latest ones. May be wrongly False."""
 
@@ -53,3 +50,10 @@ def _comparison(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
         return check if check(*tensors) else _never  # it disagrees if one tensor is given twice
     except Exception:  # another version of PyTorch
         return _never
+
+
+def alike_test(name: str, tests: Mapping[str, Iterable[str]], names: dict[str, Any]) -> str:
+    """A test that tensors are like those that passed these tests before, or pass them now; `tests` are by tensor."""
+    names[name], given = Alike(), ", ".join(tests)
+    written = " and ".join(chain.from_iterable(tests.values()))
+    return f"({name}.check({given}) or {written} and {name}.learn({given}))"

@@ -17,10 +17,9 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from stark.capturing.described import MISSING, NAMED, described, found, is_as, matches, name_of
-from stark.deploy.alike import Alike
 from stark.deploy.contract import Contract, attribute
 from stark.deploy.shell import getters
-from stark.deploy.source import PLAIN, alike_test, strided
+from stark.deploy.source import PLAIN, same_form
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = tuple(getattr(torch_module, f"_global{name}") for name in HOOKS)
@@ -162,13 +161,13 @@ class Parts:
         yield from dict.fromkeys(test for each in tests for test in each)
         for index, (path, part) in enumerate(module.named_modules()):
             yield from self._same_part(path, part, str(index), names)
-        forms: list[str] = []
         for index, name in enumerate(self.state):
             yield from self._same_tensor(name, str(index), names)
-            forms += self._as_was(name, f"p{index}", names)
-        if forms:
-            names["alike"] = Alike()
-            yield alike_test("alike", [f"p{index}" for index in range(len(self.state))], forms)
+
+    def forms(self, names: dict[str, Any]) -> dict[str, list[str]]:
+        """Tests that a weight was not changed in place to another form, by its name in the tests of `same`."""
+        forms = map(self.contract.state.__getitem__, self.state)
+        return {f"p{i}": [*same_form(f"p{i}", form, names)] for i, form in enumerate(forms)}
 
     def _same_part(
         self, path: str, part: nn.Module, index: str, names: dict[str, Any]
@@ -184,9 +183,9 @@ class Parts:
         for leaf, home in self.contract.methods(part):
             if leaf != "forward" and not _is_cached(home, leaf):
                 yield from _not_nearer(part, leaf, index, names)
-        for place, (leaf, child) in enumerate(part._modules.items()):
-            names |= {f"m{index}": part._modules, f"c{index}_{place}": child}
-            yield f"m{index}[{leaf!r}] is c{index}_{place}"
+        if part._modules:
+            names |= {f"m{index}": part._modules, f"c{index}": dict(part._modules)}
+            yield f"m{index} == c{index}"
         for place, name in enumerate(self.contract.attributes.get(path, ())):
             if not self.contract.changes_tensors:
                 yield from _same_buffer(part, name, index, str(place), names)
@@ -201,15 +200,6 @@ class Parts:
         # Other memory, as after `.to()` or `.data = `, may be elsewhere or not aligned.
         names[f"q{index}"] = tensor.data_ptr  # quicker than looked up
         yield f"q{index}() == {tensor.data_ptr()}"
-
-    def _as_was(self, name: str, tensor: str, names: dict[str, Any]) -> Iterator[str]:
-        """Tests that a tensor was not changed in place to another form, as by `.to()` or `.data = `."""
-        form = self.contract.state[name]
-        dtype = f"dtype_{str(form.dtype)[6:]}"
-        names[dtype] = form.dtype
-        yield f"{tensor}.dtype is {dtype} and {tensor}.shape == {form.shape!r}"
-        if len(form.shape) > 1:
-            yield strided(tensor, form)
 
 
 def _defined_again(kind: type) -> bool:

@@ -27,8 +27,7 @@ from torch.utils._device import DeviceContext
 
 from stark.capturing.described import MISSING
 from stark.capturing.forms import TensorForm, tensors_in
-from stark.deploy.alike import Alike
-from stark.deploy.contract import ALIGNMENT, Contract, attribute, overlap
+from stark.deploy.contract import Contract, attribute, overlap
 from stark.deploy.signature import Signature, constant_test
 
 PLAIN = (torch.Tensor, nn.Parameter)
@@ -46,6 +45,7 @@ NAMES: dict[str, Any] = {
     "stark_Parameter": nn.Parameter,
     "stark_any_autocast": torch._C._is_any_autocast_enabled,
     "stark_compiling": torch.compiler.is_compiling,
+    "stark_dynamo": torch.compiler.is_dynamo_compiling,  # quicker, but not true for all exports
     "stark_deterministic": torch._C._get_deterministic_algorithms,
     "stark_dispatch_modes": torch._C._len_torch_dispatch_stack,
     "stark_forward_ad": forward_ad,
@@ -86,37 +86,38 @@ FORWARD = """
 def forward({head}):
     if self is not stark_target:
         return stark_original(self, {passed})
-    if stark_compiling():
-        if not stark_usable_in_graphs():
-            return type(self).forward(self, {passed})
-        if stark_any_autocast():
-            stark_seen_autocast()
-            return stark_original(self, {passed})
-{graph_cases}        stark_seen_form()
-        return stark_original(self, {passed})
     if (
-        {environment}
+        not stark_dynamo()
+        and {environment}
     ):
-{cases}    stark_run = stark_bound.decide({values})
-    if stark_run is not None:
-        return stark_run({inputs})
-    return type(self).forward(self, {passed})
+{cases}    if not stark_compiling():
+        stark_run = stark_bound.decide({values})
+        if stark_run is not None:
+            return stark_run({inputs})
+        return type(self).forward(self, {passed})
+    if not stark_usable_in_graphs():
+        return type(self).forward(self, {passed})
+    if stark_any_autocast():
+        stark_seen_autocast()
+        return stark_original(self, {passed})
+{graph_cases}    stark_seen_form()
+    return stark_original(self, {passed})
 """
 
-CASE = """        if {condition} and stark_bound.holds():
+CASE = """        if {condition}:
             if stark_grad_enabled() and ({gradients}):
                 stark_bound.count(stark_GRADIENTS)
                 return stark_original(self, {passed})
             stark_bound.calls += 1
             return stark_runs[{index}]({inputs})
 """
-GRAPH_CASE = """        if {condition}:
-            if stark_grad_enabled() and ({gradients}):
-                stark_seen_gradients()
-                return stark_original(self, {passed})
-            stark_seen_kernel()
-            stark_found = stark_operator({index}, [{tensors}], [{state}])
-            return {outputs}
+GRAPH_CASE = """    if {condition}:
+        if stark_grad_enabled() and ({gradients}):
+            stark_seen_gradients()
+            return stark_original(self, {passed})
+        stark_seen_kernel()
+        stark_found = stark_operator({index}, [{tensors}], [{state}])
+        return {outputs}
 """
 
 
@@ -137,14 +138,16 @@ def generated(name: str, source: str, names: dict[str, Any]) -> Any:
     return made
 
 
-def all_of(name: str, tests: list[str], names: dict[str, Any]) -> Callable[[], bool]:
+def all_of(
+    name: str, tests: Iterable[str], names: dict[str, Any], arguments: Iterable[str] = ()
+) -> Callable[..., bool]:
     """A function that is true if all tests are. `names` are its globals: default values would be copied in each call."""
     condition = "\n            and ".join(tests) or "True"
     source = (
-        f"def {name}():\n    try:\n        return (\n            {condition}\n        )\n"
+        f"def {name}({', '.join(arguments)}):\n    try:\n        return (\n            {condition}\n        )\n"
         "    except (AttributeError, KeyError):\n        return False\n"
     )
-    made: Callable[[], bool] = generated(name, source, dict(names))
+    made: Callable[..., bool] = generated(name, source, dict(names))
     return made
 
 
@@ -160,9 +163,6 @@ class ForwardSource:
 
     attributes: list[str]
     """Tests of the module's parts and of globals. Graphs have them so that PyTorch traces again after a change."""
-
-    alike: list[Alike]
-    """For each case, what compares its tensors quickly."""
 
     names: dict[str, Any]
     """Gets what the tests use."""
@@ -189,25 +189,15 @@ class ForwardSource:
         pairs = zip(self._inputs, self.contract.cases[index].inputs, strict=True)
         return [each + place for each, pattern in pairs for place, _ in tensors_in(pattern)]
 
-    def _tests(self, index: int, in_graph: bool) -> Iterator[str]:
-        """Tests that a call's arguments are those of a case."""
+    def _structure(self, index: int) -> Iterator[str]:
+        """Tests that a call's arguments are those of a case, except for the forms of tensors."""
         yield from self.signature.others(self.contract)
-        forms: list[str] = []
         for each, pattern in zip(self._inputs, self.contract.cases[index].inputs, strict=True):
             yield from structure_tests(each, pattern, self.names)
-            for place, form in tensors_in(pattern):
-                forms += form_tests(each + place, form, self.device, self.names, in_graph)
-        tensors = self._tensors(index)
-        if in_graph or not tensors:
-            yield from forms
-        else:
-            name = f"stark_alike{index}"
-            self.names[name] = self.alike[index]
-            yield alike_test(name, tensors, forms)
-            yield from (f"not {each}.data_ptr() % {ALIGNMENT}" for each in tensors)
 
     def _case(self, index: int) -> str:
-        tests, tensors = list(self._tests(index, in_graph=False)), self._tensors(index)
+        tests, tensors = list(self._structure(index)), self._tensors(index)
+        tests.append(f"stark_bound.holds[{index}]({', '.join(tensors)})")
         if self.contract.changes_tensors and len(tensors) > 1:
             tests.append(f"not stark_overlap({', '.join(tensors)})")
         places = [place for place, _ in tensors_in(self.contract.cases[index].inputs)]
@@ -217,15 +207,17 @@ class ForwardSource:
             index=index,
             inputs=", ".join(self._inputs),
             passed=self.signature.passed,
-            condition=" and ".join(tests) or "True",
+            condition=" and ".join(tests),
             gradients=_any_needs(unverified, "stark_bound.needs_gradients()"),
         )
 
     def _graph_case(self, index: int) -> str:
-        tests, tensors = (
-            [*self._tests(index, in_graph=True), *self.attributes],
-            self._tensors(index),
-        )
+        tensors, forms = self._tensors(index), tensors_in(self.contract.cases[index].inputs)
+        tests = list(self._structure(index))
+        for each, (_, form) in zip(tensors, forms, strict=True):
+            here = f"{each}.is_{self.device}"
+            tests += form_tests(each, form, here, self.names, in_graph=True)
+        tests += self.attributes
         weights = list(map(_from_self, self.state))
         outputs = self.contract.cases[index].outputs
         return GRAPH_CASE.format(
@@ -341,18 +333,16 @@ def structure_tests(expression: str, pattern: Any, names: dict[str, Any]) -> Ite
 
 
 def form_tests(
-    expression: str, form: TensorForm, device: str, names: dict[str, Any], in_graph: bool
+    expression: str, form: TensorForm, here: str, names: dict[str, Any], in_graph: bool = False
 ) -> Iterator[str]:
-    """Tests that a value is a tensor of a form. `in_graph`: while a graph is traced, tensors are of other classes."""
-    dtype, shape = f"dtype_{str(form.dtype)[6:]}", f"shape_{'x'.join(map(str, form.shape))}"
-    names |= {dtype: form.dtype, shape: torch.Size(form.shape)}
+    """Tests that a value is a tensor of a form. `here` tests its device.
+
+    `in_graph`: while a graph is traced, tensors are of other classes.
+    """
     plain = f"(type({expression}) is stark_Tensor or type({expression}) is stark_Parameter)"
     yield f"isinstance({expression}, stark_Tensor)" if in_graph else plain
-    here = f"{expression}.is_{device}"
-    if device == "cuda" and not in_graph:
-        here = f"{expression}.get_device() == stark_bound.held_gpu"
-    yield f"{expression}.dtype is {dtype} and {here}"
-    yield f"{expression}.shape == {shape} and {strided(expression, form)}"
+    yield here
+    yield from same_form(expression, form, names)
     if not in_graph:
         # Only `z.conj().imag` has the negative bit. It has gaps, and begins four or eight bytes after a number.
         if not form.contiguous:
@@ -361,14 +351,9 @@ def form_tests(
             yield f"not {expression}.is_conj()"
 
 
-def alike_test(name: str, tensors: list[str], tests: Iterable[str]) -> str:
-    """A test that tensors are like those that passed these tests before, or pass them now. `name` is of an `Alike`."""
-    given = ", ".join(tensors)
-    return f"({name}.check({given}) or {' and '.join(tests)} and {name}.learn({given}))"
-
-
-def strided(expression: str, form: TensorForm) -> str:
-    """A test of a tensor's strides."""
-    if form.contiguous:
-        return f"{expression}.is_contiguous()"
-    return f"{expression}.stride() == {form.stride!r}"
+def same_form(expression: str, form: TensorForm, names: dict[str, Any]) -> Iterator[str]:
+    """Tests of a tensor's dtype, shape and strides."""
+    dtype, shape = f"dtype_{str(form.dtype)[6:]}", f"shape_{'x'.join(map(str, form.shape))}"
+    names |= {dtype: form.dtype, shape: torch.Size(form.shape)}
+    strides = "is_contiguous()" if form.contiguous else f"stride() == {form.stride!r}"
+    yield f"{expression}.dtype is {dtype} and {expression}.shape == {shape} and {expression}.{strides}"
