@@ -24,6 +24,7 @@ from stark.core.reference import Reference
 from stark.core.run import Ended, Run, RunConfig
 from stark.core.tuning import Tuning
 from stark.core.usage import Cost
+from stark.explain.numbers import counted
 from stark.store import Store
 
 
@@ -197,7 +198,7 @@ def keep(recording: Recording, store: Store) -> None:
             store.add_elsewhere(run.id, attempt, kind, found)
     made, most = sum(node.counts for node in recording.nodes), run.config.budget.attempts
     if made >= most:
-        store.end_run(run.id, Ended(kind="attempts", detail=f"{made} attempts made"))
+        store.end_run(run.id, Ended(kind="attempts", detail=f"{counted(made, 'attempt')} made"))
     else:
         stopped = f"recorded after {made} of {most} attempts"
         store.end_run(run.id, Ended(kind="recorded", detail=stopped))

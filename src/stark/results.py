@@ -14,6 +14,7 @@ from stark.core.node import Node
 from stark.deploy.certificate import certificate
 from stark.deploy.package import Contents, write_package
 from stark.explain.evaluation import reason, speedup_text, status
+from stark.explain.numbers import counted
 from stark.explain.run import price
 from stark.report.document import run_document
 from stark.report.kernel import facts, kernel_file, kernel_name
@@ -147,7 +148,7 @@ class Result(RunView):
         ended = "not ended" if self.ended is None else f"ended: {self.ended.detail}"
         why = "" if self.kernel is not None else _main_failure(self)
         return (
-            f"Result(run_id={self.run_id!r}, {len(self.tree.nodes)} attempts, {price(self.spent)}, "
+            f"Result(run_id={self.run_id!r}, {counted(len(self.tree.nodes), 'attempt')}, {price(self.spent)}, "
             f"{ended}, kernel={self.kernel!r}{why})"
         )
 

@@ -86,7 +86,8 @@ def figures(document: RunDocument) -> Iterator[str]:
     line = document.headline
     yield from (document.run.problem.name, line.sentence, line.tokens, f"{line.calls} calls")
     yield from (line.cost, line.precision, *line.warnings, *filter(None, [line.latency]))
-    yield from (claim.factor.replace("x", TIMES) for claim in line.claims)
+    sharp = (claim for claim in line.claims if claim.meaning != "noisy")
+    yield from (claim.factor.replace("x", TIMES) for claim in sharp)
     yield from (claim.reference_latency for claim in line.claims[:1])
     yield from (cell for row in document.spending for cell in row)
     yield from (dict(document.facts)[name] for name in ("device", "software", "budget"))

@@ -47,7 +47,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 @pytest.fixture(scope="module")
 def site(recorded_store: str) -> Iterator[str]:
-    with serving(recorded_store) as address:
+    with serving(recorded_store, files={RMSNORM: "norm-by-hand.json.gz"}) as address:
         yield address
 
 
@@ -90,18 +90,80 @@ def test_the_runs_can_be_filtered_sorted_and_compared(page: Any, site: str) -> N
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="level1/36_RMSNorm").wait_for()
     page.go_back()
+    for words in ("norm-by-hand", "rmsnorm_ triton"):
+        page.get_by_role("searchbox").fill(words)
+        assert "level1/36_RMSNorm_" in page.locator("tbody").inner_text()
+        assert 1 == page.locator("tbody tr").count()
     page.get_by_role("searchbox").fill("")
-    page.get_by_role("button", name="speedup vs eager").click()
-    assert "gated-causal-conv" in page.locator("tbody tr").first.inner_text()
+    page.get_by_role("button", name="vs eager").click()
+    assert f"14.01{TIMES}" in page.locator("tbody tr").first.inner_text()  # not a noisy 18.72
+    assert not page.get_by_role("button", name="Compare the two runs").is_visible()
     for name in (SWIGLU, SAMPLING):
         page.get_by_label(f"choose {name}").check()
-    page.get_by_label(f"choose {RMSNORM}").check()  # instead of the oldest
-    assert not page.get_by_label(f"choose {SWIGLU}").is_checked()
-    page.get_by_label(f"choose {SWIGLU}").check()
-    page.get_by_label(f"choose {SAMPLING}").check()
-    page.get_by_role("button", name="Compare two runs").click()
-    page.get_by_role("heading", name="Two runs").wait_for()
-    assert "sampling" in page.locator("main").inner_text()
+    assert page.get_by_label(f"choose {RMSNORM}").is_disabled()
+    page.get_by_text("untick one to choose another").wait_for()
+    page.get_by_role("button", name="Compare the two runs").click()
+    page.get_by_role("heading", name="Two runs of rmsnorm_swiglu").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "verdict"),
+    [
+        (
+            SWIGLU,
+            SAMPLING,
+            "A and B cannot be told apart in the final check: both speedups are too noisy.",
+        ),
+        (
+            "moving-average-sampling-1-3fed000d",
+            "moving-average-stark-1-2a1e93a6",
+            f"B is faster than A in the final check: 114 µs against 341 µs, 11.05{TIMES} against 3.73{TIMES} vs eager mode.",
+        ),
+        (
+            "moving-average-reflexion-1-0a189998",
+            "moving-average-stark-1-2a1e93a6",
+            "A and B cannot be told apart in the final check: the 95 % intervals of their speedups overlap.",
+        ),
+        (
+            "44-minigptblock-c348",
+            "44-minigptblock-3fed",
+            f"B gains more over eager mode than A in the final check: 5.62{TIMES} against 5.37{TIMES}.",
+        ),
+        (
+            SWIGLU,
+            RMSNORM,
+            "A and B solve different problems, so their speedups cannot be compared.",
+        ),
+    ],
+)
+def test_two_runs_are_compared_in_a_sentence(
+    page: Any, site: str, left: str, right: str, verdict: str
+) -> None:
+    opened(page, f"{site}#/compare/{left}/0/{right}/0")
+
+    assert page.locator(".lead-sentence").inner_text().startswith(verdict)
+
+
+def test_runs_of_devices_with_other_rates_are_not_compared_by_rooflines(
+    page: Any, site: str
+) -> None:
+    opened(page, f"{site}#/compare/44-minigptblock-c348/0/44-minigptblock-3fed/0")
+    assert "bandwidth 4,183 against 2,975 GB/s" in page.locator(".warnings").inner_text()
+
+    opened(page, f"{site}#/compare/{RMSNORM}/0/44-minigptblock-c348/0")
+    assert 0 == page.locator(".warnings").count()
+    assert 0 == page.locator(".claim").count()  # nothing of one problem
+
+
+def test_the_terms_are_explained(page: Any, site: str) -> None:
+    opened(page, f"{site}#/run/{RMSNORM}")
+    assert "by-hand" in page.locator("main").inner_text()
+    assert "exec[" not in page.locator("main").inner_text()
+    page.keyboard.press("?")
+    said = page.get_by_role("dialog", name="Keys and terms")
+    said.get_by_text("cannot be told apart").wait_for()
+    assert "exec[NAME]" in said.inner_text()
+    page.keyboard.press("Escape")
 
 
 def test_a_run_says_what_was_achieved(page: Any, site: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +31,7 @@ def serve_page(recordings: list[Path], settings: Settings, port: int, controls: 
         raise UsageError(
             f'the page needs the Python package {error.name}: pip install "stark-kernels[web]"'
         ) from error
-    with _store(recordings, settings) as store, _listening(port) as listening:
+    with _store(recordings, settings) as (store, files), _listening(port) as listening:
         taken = listening.getsockname()[1]
         if taken != port:
             consoles.say(f"port {port} is busy, so the page is on port {taken}", stderr=True)
@@ -39,7 +39,7 @@ def serve_page(recordings: list[Path], settings: Settings, port: int, controls: 
         token = f"#token={control.token}" if control else ""
         consoles.say(f"http://{HOST}:{taken}/{token}  (Ctrl-C ends it)")
         config = uvicorn.Config(
-            make_app(store, control),
+            make_app(store, control, files),
             loop="asyncio",
             http="h11",
             ws="none",
@@ -52,18 +52,21 @@ def serve_page(recordings: list[Path], settings: Settings, port: int, controls: 
 
 
 @contextmanager
-def _store(recordings: list[Path], settings: Settings) -> Iterator[str]:
-    """The address of the store to serve."""
+def _store(recordings: list[Path], settings: Settings) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The address of the store to serve, and the names of the recordings by run."""
     if not recordings:
-        yield settings.store
+        yield settings.store, {}
         return
     with TemporaryDirectory(prefix="stark-ui-") as folder:
         address = f"sqlite:///{folder}/stark.db"
+        files: dict[str, str] = {}
         with Store.open(address) as store:
-            for recording in map(read_recording, recordings):
-                if not store.holds(recording.run.id):
+            for path in recordings:
+                recording = read_recording(path)
+                if recording.run.id not in files:
+                    files[recording.run.id] = path.name
                     keep(recording, store)
-        yield address
+        yield address, files
 
 
 @contextmanager

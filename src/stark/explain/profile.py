@@ -234,7 +234,11 @@ def step_text(step: Step) -> str:
     if step.launch is None:
         return text
     launch = step.launch
-    parts = [f"{launch.blocks} blocks of {launch.threads} threads", f"{launch.registers} registers"]
+    blocks = "block" if launch.blocks == 1 else "blocks"
+    parts = [
+        f"{launch.blocks} {blocks} of {launch.threads} threads",
+        f"{launch.registers} registers",
+    ]
     if launch.spilled_bytes:
         parts.append(f"{launch.spilled_bytes} bytes spilled")
     if launch.shared_bytes:

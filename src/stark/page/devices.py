@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from stark.core.base import Frozen
@@ -12,6 +12,9 @@ from stark.explain.device import device_text
 from stark.explain.numbers import first_line
 from stark.report.view import RunView
 from stark.store import Progress, Store
+
+UNLIKE = 1.1
+"""Rates that differ by more than this factor make shares of the roofline incomparable."""
 
 
 class Waiting(Frozen):
@@ -31,6 +34,8 @@ class DeviceDocument(Frozen):
     """Of Python, torch and the compilers on the judge's machine."""
 
     facts: tuple[str, ...]
+    """Its limits as its newest run measured them, and how much they differ between runs if that is much."""
+
     device: Device
     executors: tuple[str, ...]
     runs: tuple[str, ...]
@@ -59,7 +64,7 @@ def devices_document(store: Store) -> DevicesDocument:
     return DevicesDocument(
         devices=tuple(
             _device(
-                runs[0][1],
+                [reference for _, reference, _ in runs],
                 executors=dict.fromkeys(executor for _, _, executor in runs),
                 runs=(run_id for run_id, _, _ in runs),
                 queue=queues[name],
@@ -73,15 +78,25 @@ def devices_document(store: Store) -> DevicesDocument:
 def device_of_run(view: RunView) -> DevicesDocument:
     """The device of one run."""
     executor = first_line(view.run.config.executor)
-    found = view.reference and _device(view.reference, [executor], [view.run.id], ())
+    found = view.reference and _device([view.reference], [executor], [view.run.id], ())
     return DevicesDocument(devices=(found,) if found else (), unplaced=())
 
 
 def _device(
-    reference: Reference, executors: Iterable[str], runs: Iterable[str], queue: Iterable[Waiting]
+    references: Sequence[Reference],
+    executors: Iterable[str],
+    runs: Iterable[str],
+    queue: Iterable[Waiting],
 ) -> DeviceDocument:
-    """A device as the reference of one of its runs found it."""
+    """A device as the references of its runs found it, the newest first."""
+    reference = references[0]
     lines = device_text(reference.device).splitlines()
+    rates = [each.device.bandwidth_gb_s for each in references]
+    if max(rates) > UNLIKE * min(rates):
+        between = f"between {min(rates):.0f} and {max(rates):.0f} GB/s"
+        lines.append(
+            f"its runs measured a bandwidth {between}: their shares of the roofline cannot be compared"
+        )
     return DeviceDocument(
         name=reference.device_class,
         versions=reference.versions,

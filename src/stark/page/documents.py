@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -104,9 +104,9 @@ Parts = Iterable[bytes]
 """A JSON document in parts, so that a large one is never in memory as a whole."""
 
 
-def runs(store: Store, compiled: Compiled) -> Parts:
+def runs(store: Store, compiled: Compiled, files: Mapping[str, str]) -> Parts:
     """Every run in short."""
-    return [dumped(runs_document(store, compiled).model_dump(mode="json"))]
+    return [dumped(runs_document(store, compiled, files).model_dump(mode="json"))]
 
 
 def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
@@ -34,9 +34,14 @@ CHUNK_BYTES = 1 << 18
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def make_app(store_url: str, control: Control | None = None) -> Starlette:
-    """The application for the store at this address. Without `control`, nothing can be changed."""
-    page = Page(store_url)
+def make_app(
+    store_url: str, control: Control | None = None, files: Mapping[str, str] | None = None
+) -> Starlette:
+    """The application for the store at this address. Without `control`, nothing can be changed.
+
+    `files` has the names of the recordings that the store was made of, by run.
+    """
+    page = Page(store_url, files or {})
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -56,7 +61,8 @@ def make_app(store_url: str, control: Control | None = None) -> Starlette:
 class Page:
     """The documents of a store, and the news of it."""
 
-    def __init__(self, store_url: str) -> None:
+    def __init__(self, store_url: str, files: Mapping[str, str]) -> None:
+        self._files = files
         self._source = Source(store_url)
         # one at a time, so that documents never pile up in memory
         self._reader = ThreadPoolExecutor(1, "reader")
@@ -86,7 +92,7 @@ class Page:
         self._source.close()
 
     async def _runs(self, _: Request) -> Response:
-        return await self._answer(documents.runs, self._compiled)
+        return await self._answer(documents.runs, self._compiled, self._files)
 
     async def _run(self, request: Request) -> Response:
         return await self._answer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stark.explain.numbers import counted
 from stark.report.attempt_document import AttemptDocument
 from stark.report.document import RunDocument
 
@@ -39,8 +40,12 @@ def _lines(document: RunDocument) -> Iterator[str]:
     statuses = ", ".join(
         f"{count} {name.replace('_', ' ')}" for name, count in document.statuses.items()
     )
-    yield f"- {document.made} attempts: {statuses}" if attempts else "- no attempt finished"
-    yield f"- cost: {line.cost}, {line.tokens}, {line.calls} calls"
+    yield (
+        f"- {counted(document.made, 'attempt')}: {statuses}"
+        if attempts
+        else "- no attempt finished"
+    )
+    yield f"- cost: {line.cost}, {line.tokens}, {counted(line.calls, 'call')}"
     facts = dict(document.facts)
     if document.device is not None:
         yield f"- judged on {escaped(facts['device'])}; {escaped(facts['software'])}"

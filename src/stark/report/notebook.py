@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from stark.explain.numbers import counted
 from stark.report.document import RunDocument
 
 _MARKS = {"confirmed": "✓ confirmed", "unconfirmed": "○ not confirmed yet", "refuted": "✕ refuted"}
@@ -22,7 +23,7 @@ def notebook_html(document: RunDocument) -> str:
         ("roofline", line.roofline),
         ("precision", f"{line.precision}; {line.accuracy}" if line.accuracy else line.precision),
         ("device", dict(document.facts).get("device")),
-        ("cost", f"{line.cost}, {line.tokens}, {line.calls} calls"),
+        ("cost", f"{line.cost}, {line.tokens}, {counted(line.calls, 'call')}"),
     ]
     attempts = {each.attempt: each for each in document.attempts}
     leaders = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from stark.core.base import Frozen
@@ -17,6 +18,9 @@ from stark.store import RunSummary, Store
 
 class RunLine(RunSummary):
     """One run in a list."""
+
+    file: str | None = None
+    """The name of the recording that the run was read from; null for a run of the store."""
 
     roles: dict[str, Spent]
     in_flight: bool
@@ -44,12 +48,23 @@ Compiled = dict[tuple[str, int], Speedup | None]
 """Speedups against torch.compile that were read before, by run and attempt. They never change."""
 
 
-def runs_document(store: Store, compiled: Compiled | None = None) -> RunsDocument:
-    """The runs and benches of a store. What is missing in `compiled` is read and added."""
-    compiled = {} if compiled is None else compiled
+def runs_document(
+    store: Store, compiled: Compiled | None = None, files: Mapping[str, str] | None = None
+) -> RunsDocument:
+    """The runs and benches of a store. What is missing in `compiled` is read and added.
+
+    `files` has the names of recordings, by run.
+    """
+    compiled, files = {} if compiled is None else compiled, files or {}
     spent, in_flight = store.spent(), set(filter(store.worked_on, store.in_flight()))
     lines = (
-        _line(each, spent.get(each.id, {}), each.id in in_flight, _compiled(store, each, compiled))
+        _line(
+            each,
+            files.get(each.id),
+            spent.get(each.id, {}),
+            each.id in in_flight,
+            _compiled(store, each, compiled),
+        )
         for each in store.summaries()
     )
     return RunsDocument(runs=tuple(lines), benches=tuple(reversed(store.benches())))
@@ -71,11 +86,16 @@ def _compiled(store: Store, summary: RunSummary, known: Compiled) -> Speedup | N
 
 
 def _line(
-    summary: RunSummary, roles: dict[str, Spent], in_flight: bool, vs_compile: Speedup | None
+    summary: RunSummary,
+    file: str | None,
+    roles: dict[str, Spent],
+    in_flight: bool,
+    vs_compile: Speedup | None,
 ) -> RunLine:
     total = sum(roles.values(), Spent())
     return RunLine(
         **dict(summary),
+        file=file,
         roles=roles,
         in_flight=in_flight,
         vs_compile=vs_compile,

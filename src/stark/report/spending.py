@@ -50,8 +50,13 @@ def spending_rows(roles: Mapping[str, Spent]) -> Iterator[Row]:
             token_count(spent.input_tokens, spent),
             token_count(spent.output_tokens, spent),
             dollars(spent),
-            duration(spent.seconds),
+            waited(spent.seconds),
         )
+
+
+def waited(seconds: float) -> str:
+    """How long calls took; a recorded or prepared reply comes at once."""
+    return "under 1 s" if seconds < 1 else duration(seconds)
 
 
 def spending_notes(roles: Mapping[str, Spent]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import { h } from "./dom.js";
 import { runScreen } from "./run.js";
 import { runsScreen } from "./runs.js";
 import { follow, inOneFile, problem } from "./source.js";
+import { helpDialog } from "./terms.js";
 
 const SCREENS = [
   [/^$/, runsScreen],
@@ -85,7 +86,7 @@ function bar() {
     h("a", { class: "mark", href: "#/" }, "STARK"),
     h("nav", { "aria-label": "Screens" }, inOneFile ? [link("#/", "Run"), link("#/devices", "Device")] : [link("#/", "Runs"), link("#/bench", "Benches"), link("#/devices", "Devices")]),
     live,
-    h("button", { class: "plain", onclick: () => help.showModal(), "aria-label": "Keys" }, "?"),
+    h("button", { class: "plain", onclick: () => help.showModal(), "aria-label": "Keys and terms" }, "?"),
     h("button", { class: "plain", onclick: turnTheme, "aria-label": "Light or dark" }, "◐"),
   ];
 }
@@ -111,13 +112,10 @@ const KEYS = [
   ["c", "compare with the parent", () => screen?.keys?.compare?.()],
   ["/", "filter", () => content.querySelector("input[type=search], select")?.focus()],
   ["t", "light or dark", turnTheme],
-  ["?", "these keys", () => help.showModal()],
+  ["?", "keys and terms", () => help.showModal()],
 ];
 
-const help = h("dialog", { "aria-label": "Keys" }, h("h2", null, "Keys"),
-  h("dl", { class: "facts" }, KEYS.map(([key, text]) => [h("dt", null, h("kbd", null, key)), h("dd", null, text)]),
-    h("dt", null, h("kbd", null, "← →")), h("dd", null, "fold and unfold a row of the tree; ↑ ↓ move")),
-  h("form", { method: "dialog" }, h("button", null, "Close")));
+const help = helpDialog([...KEYS, ["← →", "fold and unfold a row of the tree; ↑ ↓ move"]]);
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), select, textarea, dialog")) return;

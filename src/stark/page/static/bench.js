@@ -11,7 +11,9 @@ export async function benchesScreen() {
     title: "Benches",
     element: h("div", null, h("h1", null, "Benches"),
       benches.length ? h("ul", { class: "names" }, benches.map((name) => h("li", null, h("a", { href: `#/bench/${encodeURIComponent(name)}` }, name))))
-        : h("p", null, "There are no benches; ", h("code", null, "stark bench run"), " makes one.")),
+        : [h("p", null, "There are none here. A bench runs every combination of problems, strategies and seeds, and reports how they compare. This makes one of the shipped examples:"),
+          h("pre", { tabindex: 0 }, "stark bench run examples --strategy stark,sampling --model ollama:qwen3"),
+          h("p", null, "This page then shows it. ", h("code", null, "stark bench run --help"), " has the limits and the other problems. Recordings that the page was opened with belong to no bench.")]),
     concerns: () => false,
   };
 }

@@ -34,7 +34,7 @@ export const factorText = (text) => text.split(/[ ,]/)[0].replace("x", "×");
 /** Every attempt with its interval, and the best so far among those that can be ranked. Several runs can share a picture. */
 export function course(runs, { width = fitting(640), height = 260 } = {}) {
   const all = runs.flatMap((run) => run.attempts.flatMap((one) => one.speedups.eager ?? []));
-  const most = Math.max(2, ...runs.flatMap((run) => run.attempts.map((one) => one.attempt)), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
+  const most = Math.max(1, ...runs.flatMap((run) => run.attempts.map((one) => one.attempt)), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
   const ends = all.filter((one) => !noisy(one)).flatMap((one) => [one.low, one.high]);
   const middles = all.map((one) => one.ratio);
   const low = Math.min(0.9, ...middles, ...ends) / 1.06;
@@ -57,25 +57,26 @@ export function course(runs, { width = fitting(640), height = 260 } = {}) {
 /** The place of an attempt, the same in all pictures of a run; 0 is eager mode. */
 export const attemptScale = (most, left, right) => linearScale(0, most, left + 14, right - 10);
 
-const noisy = (speedup) => speedup.low <= 0 || speedup.high / speedup.low > 2;
+export const noisy = (speedup) => speedup.low <= 0 || speedup.high / speedup.low > 2;
 
 function lineOf(run, x, y, bottom, number, runs) {
   const clamp = (value) => Math.max(Math.min(y.place(Math.max(value, 1e-6)), bottom), 6);
+  const place = (attempt) => x.place(attempt) + (number - (runs.length - 1) / 2) * BESIDE;
   const refuted = (one) => (run.final_checks[one.duplicate_of ?? one.attempt]?.status ?? "correct") !== "correct";
-  let path = `M${x.place(0)} ${y.place(1)}`;
+  let path = `M${place(0)} ${y.place(1)}`;
   let best = 0;
   for (const one of run.attempts) {
     const found = one.speedups.eager;
     if (!found || noisy(found) || refuted(one) || found.ratio <= best) continue;
-    path += `H${x.place(one.attempt)}V${y.place(found.ratio)}`;
+    path += `H${place(one.attempt)}V${y.place(found.ratio)}`;
     best = found.ratio;
   }
-  path += `H${x.place(run.attempts.at(-1)?.attempt ?? 0)}`;
+  path += `H${place(run.attempts.at(-1)?.attempt ?? 0)}`;
   return s("g", { class: `series series-${number}${runs.length > 1 ? " several" : ""}` },
     s("path", { class: "course", d: path }),
     run.attempts.length > MANY ? crowd(run.attempts, x, y, bottom) : run.attempts.map((one) => {
       const link = { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}`, tabindex: -1, "aria-label": `attempt ${one.attempt}` };
-      const at = x.place(one.attempt);
+      const at = place(one.attempt);
       const speedup = one.speedups.eager;
       if (!speedup) return s("a", link, s("title", null, `attempt ${one.attempt}: ${words(one.status)}`), sign(one.status, at, bottom - 6));
       const kind = one.attempt === run.best ? "best" : "correct";
@@ -86,6 +87,8 @@ function lineOf(run, x, y, bottom, number, runs) {
     }));
 }
 
+/** Between the marks that two runs have at one attempt. */
+const BESIDE = 7;
 const MANY = 120;
 
 /** So many attempts that their intervals would hide each other: small dots, and ticks for failures. */
@@ -98,28 +101,51 @@ function crowd(attempts, x, y, bottom) {
   });
 }
 
+/** A run, or one of several, in a picture's legend and rows: a letter, since not everybody tells colors apart. */
+export const letter = (number) => "ABCDEF"[number];
+export const letterKey = (number) => h("span", { class: `letter series-${number}` }, letter(number));
+
+/** What an evaluation says of each reference, as the claims of a headline. `series` is the number of its run among several. */
+export const claimsOf = (one, series) => Object.entries(one?.figures ? one.speedups : {}).map(([reference, speedup]) => ({
+  reference, speedup, series, factor: one.figures.speedups[reference].split(/[ ,]/)[0], meaning: meaningOf(speedup), text: one.figures.speedups[reference] }));
+
+const meaningOf = (speedup) => (noisy(speedup) ? "noisy" : speedup.low > 1 ? "faster" : speedup.high < 1 ? "slower" : "same");
+
 /** The best kernel's speedup against each reference: a dot with its 95 % interval beside the line of equal speed. */
-export function against(claims) {
-  const [rowHeight, left] = [30, 104];
-  const width = fitting(460);
+export function against(claims, most = 460) {
+  const several = claims.some((claim) => claim.series !== undefined);
+  const [rowHeight, left] = [30, several ? 122 : 104];
+  const width = fitting(most);
   const right = width - 160;
   const ends = claims.flatMap(({ speedup }) => [speedup.ratio, Math.max(speedup.low, speedup.ratio / 4), Math.min(speedup.high, speedup.ratio * 4)]);
   const x = logScale(Math.min(0.8, ...ends) / 1.05, Math.max(1.25, ...ends) * 1.05, left, right);
   const height = claims.length * rowHeight + 22;
   const clamp = (value) => Math.min(Math.max(x.place(Math.max(value, 1e-6)), left), right);
-  return picture(width, height, "Speedup against each reference",
+  const drawn = picture(width, height, "Speedup against each reference",
     s("line", { class: "one", x1: x.place(1), x2: x.place(1), y1: 0, y2: height - 20 }),
     s("text", { class: "tick", x: x.place(1), y: height - 5, "text-anchor": "middle" }, "same speed"),
     claims.map((claim, place) => {
       const y = place * rowHeight + 18;
-      return s("g", { class: `claim ${claim.meaning}` },
-        s("text", { class: "name", x: left - 12, y: y + 4, "text-anchor": "end" }, named(claim.reference)),
+      return s("g", { class: `claim ${claim.meaning}${several ? ` several series-${claim.series}` : ""}` },
+        s("title", null, `${named(claim.reference)}: ${claim.text}`),
+        s("text", { class: "name", x: left - 12, y: y + 4, "text-anchor": "end" }, named(claim.reference), several ? ` ${letter(claim.series)}` : null),
         s("line", { class: "interval", x1: clamp(claim.speedup.low), x2: clamp(claim.speedup.high), y1: y, y2: y }),
         s("circle", { cx: x.place(claim.speedup.ratio), cy: y, r: 5 }),
-        s("text", { class: "value", x: right + 12, y: y + 4 }, claim.factor.replace("x", "×")),
-        s("text", { class: "meaning", x: right + 66, y: y + 4 }, claim.meaning === "noisy" ? "too noisy" : interval(claim.text)));
+        s("text", { x: right + 12, y: y + 4 }, claim.meaning === "noisy" ? s("tspan", { class: "meaning" }, "too noisy to tell")
+          : [s("tspan", { class: "value" }, claim.factor.replace("x", "×")), s("tspan", { class: "meaning", dx: 9 }, interval(claim.text))]));
     }));
+  return [drawn, several ? null : slowerAutotune(claims)];
 }
+
+/** Said of a max-autotune that is measurably slower than torch.compile's default mode, which surprises readers. */
+function slowerAutotune(claims) {
+  const [compile, tuned] = ["compile", "max-autotune"].map((name) => claims.find((claim) => claim.reference === name));
+  if (!compile || !tuned || noisy(compile.speedup) || noisy(tuned.speedup) || tuned.speedup.low <= compile.speedup.high) return null;
+  return h("p", { class: "quiet" }, `torch.compile was slower in its mode max-autotune than in its default mode here: ${tuned.reference_latency} and ${compile.reference_latency}.`);
+}
+
+/** A speedup with its interval, or that it is too noisy; then the figures are in a tooltip. */
+export const speedupText = (speedup, text) => (noisy(speedup) ? h("span", { class: "quiet", title: text }, "too noisy") : text.replace("x", "×"));
 
 /** The interval in a text such as `2.00x vs eager [1.98, 2.02]`. */
 const interval = (text) => text.match(/\[([^\]]+)\]/)?.[1].replace(", ", " to ") ?? "";
@@ -131,17 +157,23 @@ export const named = (reference) => NAMES[reference] ?? reference;
 export function whisker(speedup, scale, width = 120) {
   if (!speedup) return h("span", { class: "whisker" });
   const clamp = (value) => Math.min(Math.max(scale.place(Math.max(value, 1e-6)), 1), width - 1);
-  const meaning = noisy(speedup) ? "noisy" : speedup.low > 1 ? "faster" : speedup.high < 1 ? "slower" : "same";
-  return s("svg", { viewBox: `0 0 ${width} 14`, class: `whisker ${meaning}`, "aria-hidden": "true" },
+  return s("svg", { viewBox: `0 0 ${width} 14`, class: `whisker ${meaningOf(speedup)}`, "aria-hidden": "true" },
     s("line", { class: "one", x1: scale.place(1), x2: scale.place(1), y1: 0, y2: 14 }),
     s("line", { class: "interval", x1: clamp(speedup.low), x2: clamp(speedup.high), y1: 7, y2: 7 }),
     s("circle", { cx: clamp(speedup.ratio), cy: 7, r: 3.5 }));
+}
+
+/** The names of the axis that a list's whiskers share. */
+export function whiskerAxis(scale, width = 120) {
+  const names = scale.ticks.filter((value) => [1, 2, 3, 5].includes(Number(String(value)[0]))).reduce((kept, value) => (kept.length && scale.place(value) - scale.place(kept.at(-1)) < 26 ? kept : [...kept, value]), []);
+  return s("svg", { viewBox: `0 0 ${width} 14`, class: "whisker axis", "aria-hidden": "true" },
+    names.map((value) => s("text", { class: "tick", x: scale.place(value), y: 11, "text-anchor": "middle" }, times(value))));
 }
 
 /** Parts of a whole as bars. */
 export function bars(steps) {
   return h("ul", { class: "bars" }, steps.map((step) => h("li", null,
     h("span", { class: "bar-name" }, step.text),
-    h("span", { class: "bar-share" }, `${Math.round(step.share * 100)} %`),
+    h("span", { class: "bar-share" }, step.share < 0.005 ? "< 1 %" : `${Math.round(step.share * 100)} %`),
     h("span", { class: `bar ${step.own ? "own" : ""}`, style: { "--share": step.share } }))));
 }

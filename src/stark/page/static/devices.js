@@ -9,8 +9,8 @@ export async function devicesScreen() {
   const draw = async () => {
     const found = await read("devices");
     body.replaceChildren(
-      ...found.devices.map((device) => section(device.device.name,
-        h("p", { class: "quiet" }, Object.entries(device.versions).map(([name, version]) => `${name} ${version}`).join(", "), ". Limits as its newest run measured them."),
+      ...found.devices.map((device) => section(among(device, found.devices).heading,
+        h("p", { class: "quiet" }, Object.entries(device.versions).map(([name, version]) => `${name} ${version}`).join(", "), ". Limits as its newest run measured them.", among(device, found.devices).differs),
         h("div", { class: "columns" },
           h("ul", { class: "notes" }, device.facts.map((fact) => h("li", null, fact)), h("li", null, `executor ${device.executors.join(", ")}`)),
           h("div", null, inOneFile ? null : [h("h3", null, "In flight"), queue(device.queue)],
@@ -22,6 +22,14 @@ export async function devicesScreen() {
   const now = h("div", { role: "status" });
   if (!inOneFile) watch(now);
   return { title: "Devices", element: h("div", null, h("h1", null, inOneFile ? "Device" : "Devices and queues"), now, body), concerns: () => true, update: draw };
+}
+
+/** Of several devices with one name, which one this is, and in which software it differs from the others. */
+function among(device, all) {
+  const alike = all.filter((each) => each.device.name === device.device.name);
+  if (alike.length === 1) return { heading: device.device.name, differs: "" };
+  const names = [...new Set(alike.flatMap((each) => Object.keys(each.versions)))].filter((name) => new Set(alike.map((each) => each.versions[name])).size > 1);
+  return { heading: `${device.device.name} (software ${alike.indexOf(device) + 1} of ${alike.length})`, differs: ` Listed apart, since these differ or were recorded for one only: ${names.join(", ")}.` };
 }
 
 const runLink = (id) => h("a", { href: `#/run/${encodeURIComponent(id)}` }, id);

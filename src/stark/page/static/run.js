@@ -6,7 +6,7 @@ import { brief, facts, h, section, table } from "./dom.js";
 import { roofline } from "./roofline.js";
 import { inOneFile, read, readAgain, runPath } from "./source.js";
 import { badge } from "./status.js";
-import { precisionTerm } from "./terms.js";
+import { modelName, precisionTerm } from "./terms.js";
 import { tree } from "./tree.js";
 
 const VERDICTS = {
@@ -49,7 +49,7 @@ export async function runScreen(id) {
 function titleOf(run) {
   const config = run.run.config;
   const device = run.reference?.device.name;
-  const models = [...new Set(Object.values(config.models).map((one) => one.model))].join(", ");
+  const models = [...new Set(Object.values(config.models).map((one) => modelName(one.model)))].join(", ");
   return [
     inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
     h("h1", null, brief(run.run.problem.name, 300)),
@@ -60,7 +60,7 @@ function titleOf(run) {
 }
 
 /** The configuration; warnings are above, and eager's time is beside the kernel's, where it was measured. */
-const settings = (run) => run.facts.filter(([name]) => name && name !== "warning" && !(name === "reference" && run.headline.claims.length));
+const settings = (run) => run.facts.filter(([name]) => name && name !== "warning" && !(name === "reference" && run.headline.claims.length)).map(([name, text]) => [name, name === "models" ? modelName(text) : text]);
 
 /** A final check can pass a kernel whose gain the measurements do not show. */
 function verdict({ outcome, over, claims: [first] }) {
