@@ -29,6 +29,7 @@ async function attempts(a, m, b, n) {
       h("p", null, wholeIdea(attempt)),
       attempt.reason ? h("p", { class: "quiet" }, attempt.reason) : null);
   };
+  const unlike = other && ratesWarning(one, other);
   const [old, fresh] = [left.node.candidate?.source, right.node.candidate?.source];
   return {
     title: `Attempts ${m} and ${n}`,
@@ -37,8 +38,8 @@ async function attempts(a, m, b, n) {
       h("h1", null, `Attempts ${m} and ${n} of ${brief(problems.join(" and "), 300)}`),
       h("div", { class: "tools" }, swapButton(address(b, n, a, m))),
       h("div", { class: "columns" }, side(left, one, "left"), side(right, other ?? one, "right")),
-      other ? warned(ratesWarning(one, other)) : null,
-      kinds(left, right).map(([kind, mine, theirs]) => section(kind === "search" ? "In the search" : "In the final check", figuresOf(mine, theirs, names), gainOf(mine, theirs, names))),
+      warned(unlike),
+      kinds(left, right).map(([kind, mine, theirs]) => section(kind === "search" ? "In the search" : "In the final check", figuresOf(mine, theirs, names), problems.length === 1 ? gainOf(mine, theirs, names, !unlike) : null)),
       section("Sources", old && fresh ? sideBySide(old, fresh, names) : h("p", { class: "quiet" }, "One of them has no source: its reply was unusable."))),
     keys: { run: () => { location.hash = `#/run/${encodeURIComponent(a)}`; } },
   };
@@ -65,11 +66,11 @@ function figuresOf(mine, theirs, names, heads = names) {
 }
 
 /** What the second of two attempts gains over the first. */
-function gainOf(mine, theirs, names) {
-  const found = against2(theirs, mine);
+function gainOf(mine, theirs, names, sameRates) {
+  const found = against2(theirs, mine, sameRates);
   if (!found || !mine.figures || !theirs.figures) return null;
-  return h("p", null, `${names[1][0].toUpperCase()}${names[1].slice(1)}: ${versusText(theirs, mine, names[0])}`,
-    !found.sameWindow ? ". Eager mode took another time beside each, so the two times cannot be compared." : found.told ? "." : `; the ratio of the times is ${found.times.toFixed(2)}.`);
+  return h("p", null, `${names[1][0].toUpperCase()}${names[1].slice(1)}: ${versusText(theirs, mine, names[0], sameRates)}`,
+    !sameRates ? "." : !found.sameWindow ? ". Eager mode took another time beside each, so the two times cannot be compared." : found.told ? "." : `; the ratio of the times is ${found.times.toFixed(2)}.`);
 }
 
 async function runs(a, b) {

@@ -12,19 +12,19 @@ export const kinds = (one, other) => [
 const NEAR = 1.1;
 const apart = (a, b) => Math.max(a, b) / Math.min(a, b);
 
-/** How the first kernel stands against the second, both measured in the same way. Null if one has no figures. */
-export function against2(one, other) {
+/** How the first kernel stands against the second, both measured in the same way, on devices of the same rates or not. Null if one has no figures. */
+export function against2(one, other, sameRates = true) {
   const [a, b] = [one?.speedups?.eager, other?.speedups?.eager];
   if (!a || !b) return null;
   const told = ![a, b].some(noisy) && (a.low > b.high || b.low > a.high);
   const [faster, times] = [a.ratio > b.ratio, other.latency_ms / one.latency_ms];
-  const sameWindow = apart(one.references_ms.eager, other.references_ms.eager) <= NEAR && (!told || faster === times > 1);
+  const sameWindow = sameRates && apart(one.references_ms.eager, other.references_ms.eager) <= NEAR && (!told || faster === times > 1);
   return { told, sameWindow, faster, times };
 }
 
 /** The same in words, such as `1.26× the speed of attempt 2 (218 µs)`. */
-export function versusText(one, other, name) {
-  const found = against2(one, other);
+export function versusText(one, other, name, sameRates = true) {
+  const found = against2(one, other, sameRates);
   if (!found) return null;
   if (!found.told) return `cannot be told apart from ${name} (${other.figures.latency})`;
   // Where eager mode took another time, the machine's speed changed, so the two times cannot be compared.
@@ -61,14 +61,12 @@ export function runsVerdict(runs, names) {
   return `${first} gains more over eager mode than ${second} in the ${kind}: ${speeds}.${sameWindow ? "" : " Eager mode took another time beside each, so the two times cannot be compared."}`;
 }
 
-const APART = 1.1;
-
 /** A warning if the judges of two runs measured different rates of their devices; null if they agree or one is not known. */
 export function ratesWarning(one, other) {
   const [a, b] = [one, other].map((run) => run.reference?.device);
   if (!a || !b) return null;
   const rates = [["bandwidth", a.bandwidth_gb_s, b.bandwidth_gb_s, "GB/s"], ...Object.keys(a.peak_tflop_s).filter((name) => name in b.peak_tflop_s).map((name) => [name, a.peak_tflop_s[name], b.peak_tflop_s[name], "TFLOP/s"])];
-  const differing = rates.filter(([, left, right]) => apart(left, right) > APART).map(([name, left, right, unit]) => `${name} ${short(left)} against ${short(right)} ${unit}`);
+  const differing = rates.filter(([, left, right]) => apart(left, right) > NEAR).map(([name, left, right, unit]) => `${name} ${short(left)} against ${short(right)} ${unit}`);
   if (!differing.length) return null;
   const which = a.name === b.name ? `Their judges measured different rates of ${a.name}` : `Their devices differ (${a.name}, ${b.name})`;
   return `${which}: ${differing.join(", ")}. So times and shares of the roofline cannot be compared.`;
