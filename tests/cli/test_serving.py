@@ -50,15 +50,15 @@ def test_control_prints_a_token(stark: Stark, served: list[int]) -> None:
 def test_recordings_are_served_from_a_store_of_their_own(
     stark: Stark, served: list[int], monkeypatch: pytest.MonkeyPatch, workplace: Path
 ) -> None:
-    stores: list[list[str]] = []
+    stores: list[tuple[list[str], dict[str, str]]] = []
 
-    def make_app(address: str, _: object) -> None:
+    def make_app(address: str, _: object, files: dict[str, str]) -> None:
         with Store.open(address) as store:
-            stores.append([each.id for each in store.summaries()])
+            stores.append(([each.id for each in store.summaries()], files))
 
     monkeypatch.setattr("stark.page.server.make_app", make_app)
     assert 0 == stark("ui", str(RECORDING), str(RECORDING)).code
-    assert [[RMSNORM]] == stores
+    assert [([RMSNORM], {RMSNORM: RECORDING.name})] == stores
     assert not (workplace / ".stark").exists()
 
 
