@@ -208,6 +208,13 @@ def test_an_attempt_shows_plan_changes_evidence_profile_and_prompts(page: Any, s
     assert "kernel" in page.locator("details.call pre").first.inner_text()
 
 
+def test_steps_that_take_no_time_share_a_bar(page: Any, site: str) -> None:
+    opened(page, f"{site}#/run/gated-causal-conv-b942/5")
+
+    assert ["100 %", "< 1 %"] == page.locator(".bar-share").all_inner_texts()
+    assert "5 more: aten::empty, aten::slice" in page.locator(".bars").inner_text()
+
+
 def test_attempts_are_compared_by_clicking(page: Any, site: str) -> None:
     opened(page, f"{site}#/run/{RMSNORM}")
     page.get_by_label("Which attempts").select_option("correct")

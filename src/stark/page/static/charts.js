@@ -170,10 +170,14 @@ export function whiskerAxis(scale, width = 120) {
     names.map((value) => s("text", { class: "tick", x: scale.place(value), y: 11, "text-anchor": "middle" }, times(value))));
 }
 
-/** Parts of a whole as bars. */
+const LEAST = 0.005;
+
+/** Parts of a whole as bars. Those that would be rounded to nothing are one. */
 export function bars(steps) {
-  return h("ul", { class: "bars" }, steps.map((step) => h("li", null,
+  const least = steps.filter((step) => step.share < LEAST);
+  const together = least.length > 1 ? { text: `${least.length} more: ${least.map((step) => step.name).join(", ")}`, share: least.reduce((sum, step) => sum + step.share, 0) } : least[0];
+  return h("ul", { class: "bars" }, [...steps.filter((step) => step.share >= LEAST), together].filter(Boolean).map((step) => h("li", null,
     h("span", { class: "bar-name" }, step.text),
-    h("span", { class: "bar-share" }, step.share < 0.005 ? "< 1 %" : `${Math.round(step.share * 100)} %`),
+    h("span", { class: "bar-share" }, step.share < LEAST ? "< 1 %" : `${Math.round(step.share * 100)} %`),
     h("span", { class: `bar ${step.own ? "own" : ""}`, style: { "--share": step.share } }))));
 }
