@@ -103,7 +103,7 @@ function crowd(attempts, x, y, bottom) {
 
 /** A run, or one of several, in a picture's legend and rows: a letter, since not everybody tells colors apart. */
 export const letter = (number) => "ABCDEF"[number];
-export const letterKey = (number) => h("span", { class: `letter series-${number}` }, letter(number));
+export const letterKey = (number) => [h("span", { class: `letter series-${number}` }, letter(number)), " "];
 
 /** What an evaluation says of each reference, as the claims of a headline. `series` is the number of its run among several. */
 export const claimsOf = (one, series) => Object.entries(one?.figures ? one.speedups : {}).map(([reference, speedup]) => ({

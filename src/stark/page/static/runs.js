@@ -82,7 +82,7 @@ export async function runsScreen() {
     const pick = h("input", { type: "checkbox", "aria-label": `choose ${run.id}`, value: run.id, checked: chosen.has(run.id), onchange: () => { pick.checked ? chosen.add(run.id) : chosen.delete(run.id); choose(); } });
     return h("tr", null,
       h("td", { class: "pick" }, pick),
-      h("td", { class: "name", title: run.file }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.problem.split(/(?<=[_/])/).map((part) => [part, h("wbr")]), h("small", null, run.id))),
+      h("td", { class: "name", title: run.file }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.problem.split(/(?<=[_/])/).map((part) => [part, h("wbr")]), " ", h("small", null, run.id))),
       h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), gain(run.speedup, run.speedup_text), run.confirmed ? h("span", { class: noisy(run.speedup) ? "quiet" : "correct", title: "passed the final check" }, "✓") : null) : null),
       cell("vs compile", run.vs_compile ? speedupText(run.vs_compile, run.compile_text) : ""),
       cell("time", run.latency_text),

@@ -49,7 +49,7 @@ export function runsVerdict(runs, names) {
   const both = names.join(" and ");
   if (!sameProblem(left, right)) return `${both} solve different problems, so their speedups cannot be compared.`;
   const found = comparable(left, right);
-  if (!found) return `${both} cannot be compared: ${names.filter((_, at) => !comparable(runs[at], runs[at])).join(" and ")} has no correct kernel.`;
+  if (!found) return `${both} cannot be compared: there is no correct kernel in ${names.filter((_, at) => !comparable(runs[at], runs[at])).join(" and ")}.`;
   const [kind, mine, theirs] = found;
   const { told, faster, sameWindow } = against2(mine, theirs);
   const unsure = names.filter((_, at) => noisy([mine, theirs][at].speedups.eager));
