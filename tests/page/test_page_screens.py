@@ -208,13 +208,6 @@ def test_an_attempt_shows_plan_changes_evidence_profile_and_prompts(page: Any, s
     assert "kernel" in page.locator("details.call pre").first.inner_text()
 
 
-def test_steps_that_take_no_time_share_a_bar(page: Any, site: str) -> None:
-    opened(page, f"{site}#/run/gated-causal-conv-b942/5")
-
-    assert ["100 %", "< 1 %"] == page.locator(".bar-share").all_inner_texts()
-    assert "5 more: aten::empty, aten::slice" in page.locator(".bars").inner_text()
-
-
 def test_attempts_are_compared_by_clicking(page: Any, site: str) -> None:
     opened(page, f"{site}#/run/{RMSNORM}")
     page.get_by_label("Which attempts").select_option("correct")
@@ -241,6 +234,13 @@ def test_a_failure_says_why(page: Any, site: str) -> None:
     said = opened(page, f"{site}#/run/{SWIGLU}/6").locator(".failure").inner_text()
 
     assert "rule runs-while-stopped" in said
+
+
+def test_steps_that_take_no_time_share_a_bar(page: Any, site: str) -> None:
+    opened(page, f"{site}#/run/gated-causal-conv-b942/5")
+
+    assert ["100 %", "< 1 %"] == page.locator(".bar-share").all_inner_texts()
+    assert "5 more: aten::empty, aten::slice" in page.locator(".bars").inner_text()
 
 
 def test_a_bench_leads_to_its_runs(page: Any, site: str) -> None:

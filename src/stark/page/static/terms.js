@@ -15,7 +15,7 @@ const TERMS = [
   ["Speed", [
     ["vs eager, compile, max-autotune", "The time of PyTorch in eager mode, under torch.compile, or under torch.compile in its mode max-autotune, divided by the kernel's: the median of pairs timed side by side, with its 95 % interval. Speedups rank attempts, times do not: on a busy machine, eager mode takes longer too."],
     ["too noisy", "The ends of the interval differ by more than a factor of two, so the speedup ranks nothing."],
-    ["cannot be told apart", "The 95 % intervals overlap, or one is too noisy."],
+    ["cannot be told apart, =, ≈", "The 95 % intervals overlap, or one is too noisy. = marks attempts that cannot be told apart from the best one, ≈ those of which only the search's figures say so."],
     ["final check, ✓, confirmed", "After the search, a stricter evaluation of the fastest kernels. A kernel that passed it is confirmed: correct, not necessarily faster. “Unconfirmed” figures are the search's."],
     ["roofline", "An estimate of the least time on the device: the bytes at the measured bandwidth or the operations at the measured peak, whichever takes longer."],
     ["1.8 of 2 busy", "How many of the judge's CPU cores worked, on average, while the program ran."],
