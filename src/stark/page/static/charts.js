@@ -116,7 +116,8 @@ export function against(claims, most = 460) {
   const several = claims.some((claim) => claim.series !== undefined);
   const [rowHeight, left] = [30, several ? 122 : 104];
   const width = fitting(most);
-  const right = width - 160;
+  const narrow = width < 400; // then there is no room for intervals in figures
+  const right = width - (narrow ? 72 : 160);
   const ends = claims.flatMap(({ speedup }) => [speedup.ratio, Math.max(speedup.low, speedup.ratio / 4), Math.min(speedup.high, speedup.ratio * 4)]);
   const x = logScale(Math.min(0.8, ...ends) / 1.05, Math.max(1.25, ...ends) * 1.05, left, right);
   const height = claims.length * rowHeight + 22;
@@ -131,8 +132,8 @@ export function against(claims, most = 460) {
         s("text", { class: "name", x: left - 12, y: y + 4, "text-anchor": "end" }, named(claim.reference), several ? ` ${letter(claim.series)}` : null),
         s("line", { class: "interval", x1: clamp(claim.speedup.low), x2: clamp(claim.speedup.high), y1: y, y2: y }),
         s("circle", { cx: x.place(claim.speedup.ratio), cy: y, r: 5 }),
-        s("text", { x: right + 12, y: y + 4 }, claim.meaning === "noisy" ? s("tspan", { class: "meaning" }, "too noisy to tell")
-          : [s("tspan", { class: "value" }, claim.factor.replace("x", "×")), s("tspan", { class: "meaning", dx: 9 }, interval(claim.text))]));
+        s("text", { x: right + 12, y: y + 4 }, claim.meaning === "noisy" ? s("tspan", { class: "meaning" }, narrow ? "too noisy" : "too noisy to tell")
+          : [s("tspan", { class: "value" }, claim.factor.replace("x", "×")), narrow ? null : s("tspan", { class: "meaning", dx: 9 }, interval(claim.text))]));
     }));
   return [drawn, several ? null : slowerAutotune(claims)];
 }
