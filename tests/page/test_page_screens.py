@@ -161,7 +161,7 @@ def test_the_terms_are_explained(page: Any, site: str) -> None:
     assert "exec[" not in page.locator("main").inner_text()
     page.keyboard.press("?")
     said = page.get_by_role("dialog", name="Keys and terms")
-    said.get_by_text("cannot be told apart").wait_for()
+    said.get_by_text("cannot be told apart, =").wait_for()
     assert "exec[NAME]" in said.inner_text()
     page.keyboard.press("Escape")
 
