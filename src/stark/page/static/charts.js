@@ -34,7 +34,7 @@ export const factorText = (text) => text.split(/[ ,]/)[0].replace("x", "×");
 /** Every attempt with its interval, and the best so far among those that can be ranked. Several runs can share a picture. */
 export function course(runs, { width = fitting(640), height = 260 } = {}) {
   const all = runs.flatMap((run) => run.attempts.flatMap((one) => one.speedups.eager ?? []));
-  const most = Math.max(2, ...runs.flatMap((run) => run.attempts.map((one) => one.attempt)), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
+  const most = Math.max(1, ...runs.flatMap((run) => run.attempts.map((one) => one.attempt)), ...runs.map((run) => Math.min(run.run.config.budget.attempts, 60)));
   const ends = all.filter((one) => !noisy(one)).flatMap((one) => [one.low, one.high]);
   const middles = all.map((one) => one.ratio);
   const low = Math.min(0.9, ...middles, ...ends) / 1.06;
