@@ -27,6 +27,9 @@ from stark.core.usage import Cost
 from stark.explain.numbers import counted
 from stark.store import Store
 
+LEFT_OUT = "is left out of this recording"
+"""Ends the line that stands for a problem's text in a recording without it."""
+
 
 class Recording(Frozen):
     """Everything that the store knows of a run."""
@@ -65,7 +68,7 @@ class Recording(Frozen):
         Raises RecordingError if a reply or a candidate contains the text too.
         """
         problem = self.run.problem
-        line = f"[the text of {problem.name} ({problem.digest}) is left out of this recording]"
+        line = f"[the text of {problem.name} ({problem.digest}) {LEFT_OUT}]"
         without = self._with_text(problem.source, line, left_out=problem.digest)
         once = json.dumps(problem.source.strip(), ensure_ascii=False)[1:-1]
         twice = json.dumps(once, ensure_ascii=False)[1:-1]  # as in JSON that a reply quotes

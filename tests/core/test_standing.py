@@ -59,6 +59,14 @@ def test_after_a_final_check_only_what_passed_it_counts() -> None:
     assert ((2,), (2,), True) == (found.ranking, found.group, found.confirmed)
 
 
+def test_attempts_without_a_final_check_are_compared_with_the_best_by_the_searchs_figures() -> None:
+    search = {1: SHARP, 2: CLOSE, 3: SLOW, 4: NOISY, 5: SHARP}
+
+    assert (2,) == standing(search, {1: SLOW, 5: SLOW}).level
+    assert () == standing(search, {}).level
+    assert (1, 2, 3) == standing(search, {4: SHARP, 5: None}).level  # a noisy interval overlaps all
+
+
 def test_nothing_leads_if_nothing_is_correct_or_the_final_check_refuted_all() -> None:
     for found in (standing({}, {}), standing({1: None}, {}), standing({1: SHARP}, {1: None})):
         assert ((), (), None) == (found.ranking, found.group, found.best)

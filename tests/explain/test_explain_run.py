@@ -35,6 +35,15 @@ def test_the_group_of_the_best_is_listed() -> None:
     assert [] == list(standing_lines(Standing(ranking=(), group=(), confirmed=True), {}))
 
 
+def test_attempts_without_a_final_check_are_compared_by_the_searchs_figures() -> None:
+    found = Standing(ranking=(5,), group=(5,), confirmed=True, level=(2, 8))
+
+    assert [
+        "★ 5: the only one that passed the final check",
+        "≈ 2 and 8 cannot be told apart from it by the search's figures, and had no final check",
+    ] == list(standing_lines(found, {}))
+
+
 def test_those_too_noisy_to_rank_are_named_where_they_may_be_faster() -> None:
     def vs(ratio: float, spread: float) -> Speedup:
         return Speedup(reference="eager", ratio=ratio, low=ratio / spread, high=ratio * spread)
@@ -64,6 +73,20 @@ def test_without_a_plan_the_first_sentence_of_the_reply_is_the_idea() -> None:
     assert 121 > len(idea(node, "word " * 90)) > 60
 
 
+def test_a_heading_is_no_idea() -> None:
+    node = working(1).model_copy(update={"plan": None})
+
+    for heading in (
+        "What limits it. ",
+        "**What limits it now:** ",
+        "## What binds the program\n\n",
+    ):
+        assert "Eager makes three passes" == idea(
+            node, f"{heading}Eager makes three passes. One do."
+        )
+    assert "What limits it" == idea(node, "What limits it.")
+
+
 def test_why_another_attempt_was_chosen_is_said() -> None:
     def vs(ratio: float, spread: float) -> Speedup:
         return Speedup(reference="eager", ratio=ratio, low=ratio / spread, high=ratio * spread)
@@ -74,7 +97,6 @@ def test_why_another_attempt_was_chosen_is_said() -> None:
 
     assert [
         "2 looked faster in the search: too noisy to rank, so the final check took others first",
-        "3 looked faster in the search: cannot be told apart from it; the final check went by rank",
         "4 looked faster in the search: failed the final check",
         "5 looked faster in the search: slower in the final check",
     ] == list(choice_lines(found, search, checks))

@@ -197,15 +197,45 @@ def test_keys_lead_through_a_run(page: Any, site: str) -> None:
 def test_an_attempt_shows_plan_changes_evidence_profile_and_prompts(page: Any, site: str) -> None:
     opened(page, f"{site}#/run/{RMSNORM}/5")
     assert "lines 40 to 44" in page.locator(".note").inner_text()
+    headings = page.locator("section h2").all_inner_texts()
+    assert ["Changes to attempt 2", "Plan: edit the parent", "Evidence"] == headings[:3]
+    said = page.locator(".verdict").inner_text()
+    assert "Confirmed: faster than eager" in said
+    assert "No measurable gain over attempt 2 (3.79 ms), as the search measured both." in said
+    assert "whose prompts name attempts 1, 2, 3, 4" in page.locator(".lineage").inner_text()
     removed, added = page.locator(".half.old"), page.locator(".half.new")
     assert 'cache_modifier=".cs"' in removed.first.inner_text()
     assert "mask=inside_out)" in added.first.inner_text()
     said = page.locator("main").inner_text()
     assert "rmsnorm_kernel: 114688 blocks of 256 threads" in said
     assert f"2.11{TIMES}" in said and "vs max-autotune" in said
+    plan, code = page.locator("details.call > summary").all_inner_texts()
+    assert "left out of this recording" in plan and "wrote the code" not in plan
+    assert "wrote the code that was judged" in code
     page.locator("details.call summary").first.click()
     page.get_by_text("system, ").click()
     assert "kernel" in page.locator("details.call pre").first.inner_text()
+
+
+def test_without_a_plan_an_attempt_shows_what_its_reply_says(page: Any, site: str) -> None:
+    opened(page, f"{site}#/run/{SAMPLING}/2")
+    page.get_by_role("heading", name="What its writer said").wait_for()
+    assert "import torch" not in page.locator(".prose").inner_text()
+    assert "whose prompts name no earlier attempt" in page.locator(".lineage").inner_text()
+
+
+def test_what_cannot_be_told_apart_is_marked(page: Any, site: str) -> None:
+    said = opened(page, f"{site}#/run/{RMSNORM}").locator("main").inner_text()
+    marks = dict(
+        each.split()[::-1] for each in page.locator(".row .id").all_inner_texts() if " " in each
+    )
+
+    assert dict.fromkeys("2876", "≈") == marks
+    assert "≈ 2, 8, 7 and 6 cannot be told apart from it by the search's figures" in said
+    opened(page, f"{site}#/run/{SWIGLU}")
+    assert "too noisy to tell whether it is faster than eager" in page.locator(".hero").inner_text()
+    assert 0 == page.locator(".factor").count()
+    assert {"too noisy", ""} == set(page.locator(".row .speedup").all_inner_texts())
 
 
 def test_attempts_are_compared_by_clicking(page: Any, site: str) -> None:

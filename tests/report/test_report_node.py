@@ -87,6 +87,23 @@ def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
     )
 
 
+def test_a_call_lists_ends_of_sources_that_were_cut_and_attempts_that_were_named() -> None:
+    asked = "- Attempt 1: wide loads\n```python\nimport torch\n# … 56 more lines\n```\nattempt 7 differs"
+    call = Call(
+        attempt=2,
+        turn=0,
+        role="code",
+        messages=(Message(speaker="user", text=asked),),
+        reply=Reply(text="Done.", model="scripted", usage=Usage()),
+    )
+
+    document = node_document(RunView(RUN, reference(), (working(1), ANCHORED), (call,)), ANCHORED)
+
+    assert ("56 lines at the end of 1 source cut",) == document.cuts
+    assert (1,) == document.told_of
+    assert node_document(VIEW, ANCHORED).told_of is None
+
+
 def test_an_attempt_that_asked_no_model_has_nothing_to_say_of_one() -> None:
     assert "models" not in text_of(node_text(node_document(VIEW, ANCHORED)))
 

@@ -21,6 +21,7 @@ SUMMARY_LENGTH = 360
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|`+)(?=\S)(.+?)(?<=\S)\1(?!\w)")
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "\u2018": "\u2019", "«": "»"}
 _SENTENCE_END = re.compile(r"(?<!\be\.g|\bi\.e)[.!?](?=\s)")
+_HEADING = re.compile(r"\W*What (?:limits|binds)\b[^.:!?\n]{0,40}[.:\n]\W*", re.IGNORECASE)
 
 
 class Anchor(Frozen):
@@ -74,8 +75,10 @@ class Edit(Frozen):
 
 
 def first_sentence(text: str) -> str:
-    """The text up to the end of its first sentence."""
-    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+    """The text up to the end of its first sentence, without a heading such as `What limits it:` before it."""
+    heading = _HEADING.match(text)
+    said = text[heading.end() :] if heading else ""
+    return _SENTENCE_END.split((said or text).strip(), maxsplit=1)[0]
 
 
 def short_name(text: str, most: int = NAME_LENGTH) -> str:

@@ -9,6 +9,9 @@ source as an earlier one does not count.
 After a final check, only the attempts that passed it count, with the speedups measured there. If the best of them is
 slower than the reference or too noisy, and an attempt without a final check was clearly better in the search, the check
 ranks nothing: the attempts without one are ranked by the search's measurements.
+
+Figures of the search and of the final check are of different kinds and are never compared. Where the final check ranks,
+attempts without one are compared with the best one by the search's figures of both: those that overlap are the level ones.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ class Standing:
     confirmed: bool
     """Whether the ranking is by the final check, not by the search's own measurements."""
 
+    level: tuple[int, ...] = ()
+    """If `confirmed`: attempts without a final check that the search cannot tell apart from the best one, fastest first."""
+
     @property
     def best(self) -> int | None:
         """The attempt with the star; None if nothing counts."""
@@ -52,9 +58,18 @@ def standing(
     confirmed = bool(checks) and not _outdone(passed, unchecked)
     found = passed if confirmed else unchecked
     ranking = list(found)
-    sharp = [each for each in ranking if not found[each].too_noisy] or ranking
-    group = [each for each in sharp if found[each].overlaps(found[ranking[0]])]
-    return Standing(ranking=tuple(ranking), group=tuple(group), confirmed=confirmed)
+    lead = found[ranking[0]] if ranking else None
+    own = speedups.get(ranking[0]) if confirmed and ranking else None
+    return Standing(tuple(ranking), _level(found, lead), confirmed, _level(unchecked, own))
+
+
+def _level(found: Mapping[int, Speedup], lead: Speedup | None) -> tuple[int, ...]:
+    """The attempts that cannot be told apart from the one with the speedup `lead`; noisy ones only if it is noisy itself."""
+    return tuple(
+        attempt
+        for attempt, each in found.items()
+        if lead is not None and each.overlaps(lead) and (lead.too_noisy or not each.too_noisy)
+    )
 
 
 def _ranked(speedups: Mapping[int, Speedup | None]) -> dict[int, Speedup]:

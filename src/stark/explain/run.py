@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stark.core.measurement import Speedup
 from stark.core.node import Node
@@ -33,7 +33,7 @@ LONGEST_IDEA = 120
 """The most characters of an idea that is the first sentence of a reply."""
 
 MOST_NAMED = 9
-"""The most attempts that are too noisy to rank and still named one by one."""
+"""The most attempts with one mark, or too noisy to rank, that are named one by one."""
 
 
 def idea(node: Node, reply: str = "") -> str:
@@ -103,9 +103,15 @@ def standing_lines(standing: Standing, speedups: Mapping[int, Speedup | None]) -
     yield f"★ {best}: {rank}{doubt}"
     if others := group[1:]:
         yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
+    if level := standing.level:
+        yield f"≈ {_named(level)} cannot be told apart from it by the search's figures, and had no final check"
     if lead is not None and (close := [id for id in noisy if found[id].overlaps(lead)]):
-        named = listed(close) if len(close) <= MOST_NAMED else counted(len(close), "attempt")
-        yield f"{named} may be faster or slower: too noisy to rank"
+        yield f"{_named(close)} may be faster or slower: too noisy to rank"
+
+
+def _named(attempts: Sequence[int]) -> str:
+    """The attempts' numbers, or how many they are."""
+    return listed(attempts) if len(attempts) <= MOST_NAMED else counted(len(attempts), "attempt")
 
 
 def choice_lines(
@@ -128,13 +134,11 @@ def choice_lines(
     faster = [id for id, found in search.items() if found.ratio > own.ratio and id != best]
     others = [id for id in faster if id not in checks]
     noisy = [id for id in others if search[id].too_noisy and not own.too_noisy]
-    tied = [id for id in others if id not in noisy and search[id].overlaps(own)]
     again = [id for id in faster if id in passed]
     doubtful = [id for id in again if passed[id].too_noisy or (lead and lead.too_noisy)]
     level = [id for id in again if id not in doubtful and lead and passed[id].overlaps(lead)]
     reasons: dict[str, list[int]] = {
         "too noisy to rank, so the final check took others first": noisy,
-        "cannot be told apart from it; the final check went by rank": tied,
         "failed the final check": [id for id in faster if id in checks and checks[id] is None],
         "too noisy to compare in the final check": doubtful,
         "cannot be told apart from it in the final check": level,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,14 +17,19 @@ from stark.core.run import Run
 from stark.core.usage import Spent
 from stark.explain.counters import facts as counter_facts
 from stark.explain.counters import limiter
+from stark.explain.numbers import counted
 from stark.explain.profile import profile_lines, step_text
 from stark.explain.run import idea, tuning_text
+from stark.recorded import LEFT_OUT
 from stark.report.evaluation_document import EvaluationDocument, evaluation_document
 from stark.report.facts import evaluation_facts
 from stark.report.one_roofline import on_one_roofline
 from stark.report.roofline_document import RooflinePoint, roofline_point
 from stark.report.spending import Row, fit_line, spending_rows
 from stark.report.view import RunView
+
+_SHORTENED = re.compile(r"^\s*# … (\d+) more lines$", re.MULTILINE)
+_NAMED = re.compile(r"\battempts? (\d+)\b", re.IGNORECASE)
 
 
 class AttemptDocument(EvaluationDocument):
@@ -109,7 +115,10 @@ class NodeDocument(AttemptDocument):
 
     calls: tuple[Call, ...]
     cuts: tuple[str | None, ...]
-    """For each call, what was cut from its prompt; null if nothing was."""
+    """For each call, what was cut from its prompt and what its recording leaves out; null if nothing was."""
+
+    told_of: tuple[int, ...] | None
+    """The earlier attempts that its prompts name; null if no model was asked."""
 
     roles: dict[str, Spent]
     spending: tuple[Row, ...]
@@ -184,7 +193,8 @@ def node_document_of(
         run=run.id,
         node=node,
         calls=tuple(calls),
-        cuts=tuple(fit_line(call.fit) if call.fit else None for call in calls),
+        cuts=tuple(map(_cuts, calls)),
+        told_of=_told_of(node.id, calls) if calls else None,
         roles=roles,
         spending=tuple(spending_rows(roles)),
         children=tuple(children),
@@ -199,6 +209,24 @@ def node_document_of(
             if (found := there.checks.get(node.original)) is not None
         },
     )
+
+
+def _cuts(call: Call) -> str | None:
+    """What the prompt lacks: attempts that were trimmed to its limit, ends of sources, a problem that was not recorded."""
+    text = "\n".join(message.text for message in call.messages)
+    lines = [int(count) for count in _SHORTENED.findall(text)]
+    ends = f"{counted(sum(lines), 'line')} at the end of {counted(len(lines), 'source')} cut"
+    found = (
+        fit_line(call.fit) if call.fit else None,
+        ends if lines else None,
+        "the problem's text is left out of this recording" if LEFT_OUT in text else None,
+    )
+    return "; ".join(filter(None, found)) or None
+
+
+def _told_of(attempt: int, calls: Sequence[Call]) -> tuple[int, ...]:
+    text = "\n".join(message.text for call in calls for message in call.messages)
+    return tuple(sorted({id for each in _NAMED.findall(text) if 0 < (id := int(each)) < attempt}))
 
 
 def _in_short(

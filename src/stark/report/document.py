@@ -88,6 +88,9 @@ class RunDocument(Frozen):
     group: tuple[int, ...]
     """The best attempt, and those that the measurements cannot tell apart from it."""
 
+    level: tuple[int, ...]
+    """Attempts without a final check that the search cannot tell apart from the best one, if that one passed it."""
+
     confirmed: bool
     leaders: tuple[int, ...]
     """The fastest attempts: the group first."""
@@ -161,6 +164,7 @@ def run_document_of(
         ended=view.ended,
         best=standing.best,
         group=standing.group,
+        level=standing.level,
         confirmed=standing.confirmed,
         leaders=leaders(finished, view.promotions),
         standing=tuple(_standing_lines(standing, finished, view.promotions)),

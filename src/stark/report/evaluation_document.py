@@ -43,6 +43,9 @@ class Figures(Frozen):
     speedups: dict[str, str]
     """By reference, such as `2.00x [1.98, 2.02]`."""
 
+    eager: str = ""
+    """Eager mode's time as measured beside this candidate, which the speedup is of; empty if it was not measured."""
+
     eager_beside: str = ""
     """Eager mode's time as measured beside this candidate, such as `eager 71.4 ms`; empty if the run's reference took about as long."""
 
@@ -124,6 +127,9 @@ def evaluation_document(
         figures=Figures(
             latency=milliseconds(evaluation.latency_ms),
             speedups={name: speedup_text(each, named=False) for name, each in speedups.items()},
+            eager=milliseconds(evaluation.reference_ms("eager"))
+            if "eager" in evaluation.references
+            else "",
             eager_beside=eager_beside(
                 evaluation, None if reference is None else reference.latency_ms
             ).strip(" ()"),

@@ -1,4 +1,4 @@
-"""One attempt in full, from its document: its plan, the changes, the evaluation and the cost."""
+"""One attempt in full, from its document: the evaluation, the changes, its plan and the cost."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def node_of(view: RunView, attempt: int) -> Node:
 
 
 def node_text(document: NodeDocument) -> RenderableType:
-    """One attempt: its plan, changes, evaluation, output and model calls."""
+    """One attempt: its evaluation with the output, its changes, plan and model calls."""
     start = "the reference" if document.parent == ROOT else f"attempt {document.parent}"
     improves = f"improve {start}: " if document.action == "improve" else ""
     title = f"attempt {document.attempt} of {document.run}: {improves}{document.idea}"
     return Group(
         Rule(Text(title), align="left"),
-        *_plan(document),
-        *_changes(document),
         *_judged("evaluation", document.search),
         *(() if document.tuning is None else (Rule("tuning", align="left"), Text(document.tuning))),
         *(() if document.check is None else _judged("final check", document.check)),
         *_elsewhere(document),
+        *_changes(document),
+        *_plan(document),
         *_calls(document),
     )
 

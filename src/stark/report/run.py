@@ -119,7 +119,8 @@ def _leaders(document: RunDocument, width: int) -> Iterator[RenderableType]:
     }
     for each, found in leaders:
         assert found is not None  # a leader is correct
-        mark = "★" if each.id == document.best else "=" if each.id in document.group else ""
+        level = "≈" if each.id in document.level else ""
+        mark = "★" if each.id == document.best else "=" if each.id in document.group else level
         then = f" ({found.eager_beside})" if found.eager_beside else ""
         share = "unknown" if beating else found.roofline
         error = (found.error, found.meets) if has_room else ()

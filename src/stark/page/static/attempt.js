@@ -1,12 +1,13 @@
-// One attempt: its result and why, its plan in the source, its changes, its profile, and every prompt and reply.
+// One attempt: its result and why, its changes, its plan in the source, its profile, and every prompt and reply.
 
 import { bars } from "./charts.js";
 import { sideBySide, source } from "./code.js";
 import { box, brief, facts, h, section, table, wholeIdea } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
-import { badge } from "./status.js";
+import { classOf } from "./run.js";
+import { badge, tie } from "./status.js";
 import { precisionTerm } from "./terms.js";
-import { versusText } from "./versus.js";
+import { against2, versusText } from "./versus.js";
 
 export async function attemptScreen(id, number) {
   const [run, attempt] = await Promise.all([read(runPath(id)), read(attemptPath(id, number))]);
@@ -26,15 +27,16 @@ export async function attemptScreen(id, number) {
       h("p", { class: "crumbs" }, inOneFile ? null : [h("a", { href: "#/" }, "Runs"), " / "], h("a", { href: `#/run/${encodeURIComponent(id)}` }, run.run.id), ` / attempt ${number}`,
         h("span", { class: "steps" }, previous && h("a", { href: to(previous) }, `← ${previous}`), next && h("a", { href: to(next) }, `${next} →`))),
       h("h1", null, h("span", { class: "number-of" }, number), attempt.title && attempt.action === "improve" ? wholeIdea({ ...attempt, idea: attempt.title }, 100) : attempt.idea || `Attempt ${number}`),
-      h("p", { class: "lineage" }, badge(attempt.attempt === run.best ? "best" : attempt.status), { debug: " · a repair of ", tune: " · tuned from " }[attempt.action] ?? " · made from ",
+      h("p", { class: "lineage" }, attempt.attempt === run.best ? badge("best", run.headline.claims[0]?.meaning === "noisy" ? "correct, ranks first" : "best") : badge(attempt.status), { debug: " · a repair of ", tune: " · tuned from " }[attempt.action] ?? " · made from ",
         attempt.parent ? h("a", { href: to(attempt.parent) }, `attempt ${attempt.parent}`) : "the reference",
         attempt.action === "tune" ? ", without a model" : `, by the ${attempt.role} role`,
+        attempt.told_of && run.attempts.some((one) => one.attempt < attempt.attempt) ? told(attempt.told_of, to) : "",
         attempt.children.length ? [", continued by ", attempt.children.map((child, at) => [at ? ", " : "", h("a", { href: to(child) }, child)])] : "",
         attempt.duplicate_of ? [", same source as ", h("a", { href: to(attempt.duplicate_of) }, attempt.duplicate_of)] : ""),
       others.length ? h("div", { class: "tools" }, attempt.parent ? h("a", { class: "button", href: against(attempt.parent) }, "Compare with parent") : null, pick) : null,
-      result(attempt, gained(attempt, parent, run)),
-      plan(attempt),
+      result(attempt, gained(attempt, parent, run), run),
       changed(attempt),
+      plan(attempt) ?? said(attempt),
       section("Evidence", evidence(attempt)),
       attempt.tuning && section("Tuning", h("p", null, attempt.tuning)),
       profile(attempt),
@@ -43,16 +45,33 @@ export async function attemptScreen(id, number) {
   };
 }
 
-/** The gain over the parent, from figures of one kind: both of the final check, or both of the search. */
-function gained(attempt, parent, run) {
-  if (!parent) return null;
-  const name = `attempt ${parent.attempt}`;
-  const [mine, theirs] = [attempt.check?.summary, run.final_checks[parent.attempt]];
-  if (mine) return theirs?.figures ? versusText(mine, theirs, name) : null;
-  return versusText(attempt.search.summary, parent, name);
+/** Which earlier attempts its writer knew. */
+function told(ids, to) {
+  if (!ids.length) return ", whose prompts name no earlier attempt";
+  return [`, whose prompts name attempt${ids.length > 1 ? "s" : ""} `, ids.map((id, at) => [at ? ", " : "", h("a", { href: to(id) }, id)])];
 }
 
-function result(attempt, gain) {
+/** The gain over the parent, from figures of one kind: both of the final check, or both of the search. */
+function gained(attempt, parent, run) {
+  if (!parent) return "";
+  const checks = [attempt.check?.summary, run.final_checks[parent.attempt]];
+  const [mine, theirs] = checks.every((one) => one?.figures) ? checks : [attempt.search.summary, parent];
+  const found = against2(mine, theirs);
+  const name = `attempt ${parent.attempt}`;
+  if (!found) return "";
+  return `${found.told ? versusText(mine, theirs, name) : `No measurable gain over ${name} (${theirs.figures.latency})`}${attempt.check && mine !== checks[0] ? ", as the search measured both" : ""}. `;
+}
+
+/** What the interval against eager mode says. */
+function standingOf(shown, checked) {
+  const eager = shown.speedups.eager;
+  if (!eager) return badge("correct");
+  if (shown.figures.speedups.eager.endsWith("too noisy")) return badge("unusable", "Correct; too noisy to tell whether it is faster than eager");
+  if (eager.low > 1) return badge("correct", checked ? "Confirmed: faster than eager" : "Faster than eager, not confirmed");
+  return badge("unusable", eager.high < 1 ? "Correct, but slower than eager" : "Correct; no measurable difference from eager");
+}
+
+function result(attempt, gain, run) {
   const checked = attempt.check?.summary;
   const shown = checked ?? attempt.search.summary;
   if (!shown.figures)
@@ -60,13 +79,17 @@ function result(attempt, gain) {
       checked && attempt.figures ? h("p", { class: "quiet" }, `In the search it was correct: ${attempt.figures.latency}, ${attempt.figures.speedups.eager}.`) : null);
   const figure = (name, value, note) => h("div", null, h("dt", null, name), h("dd", null, value, note ? h("small", null, note) : null));
   return h("div", { class: "card" },
-    h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${attempt.figures.speedups.eager.replace("x", "×")} vs eager.` : ""),
+    h("p", { class: "verdict" }, standingOf(shown, checked), gain && h("b", null, gain)),
+    h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${attempt.figures.speedups.eager.replace("x", "× vs eager")}.` : ""),
     h("dl", { class: "figures" },
-      figure("time of a call", shown.figures.latency, gain),
-      Object.entries(shown.figures.speedups).map(([name, text]) => { const [factor, ...rest] = text.replace("x", "×").split(/(?<=×)[ ,]+/); return figure(`vs ${name}`, factor, [rest.join(" "), name === "eager" && shown.figures.eager_beside].filter(Boolean).join("; ")); }),
+      figure("time of a call", shown.figures.latency, shown.figures.eager && `eager ${shown.figures.eager}, beside it`),
+      Object.entries(shown.figures.speedups).map(([name, text]) => {
+        const [factor, interval] = text.replace(", too noisy", "").replace("x", "×").split(/(?<=×) /);
+        return text.endsWith("too noisy") ? figure(`vs ${name}`, "too noisy", `${factor} ${interval}`) : figure(`vs ${name}`, factor, interval);
+      }),
       shown.roofline_fraction === null ? figure("roofline", h("small", null, shown.figures.roofline_why.replace("roofline ", ""))) : figure("roofline", shown.figures.roofline),
-      figure("error", shown.figures.error, [`reference ${tiny(shown.accuracy.reference_relative_rms)}, allowed ${tiny(shown.accuracy.budget)}`, h("br"),
-        precisionTerm(shown.figures.meets === "not recorded" ? `class ${shown.accuracy.precision}` : `class ${shown.accuracy.precision}, meets ${shown.figures.meets}`)]),
+      figure("error", shown.figures.error, [`reference ${tiny(shown.accuracy.reference_relative_rms)}, `, h("span", { class: "whole" }, `allowed ${tiny(shown.accuracy.budget)}`), h("br"),
+        precisionTerm(classOf(shown.accuracy.precision, shown.figures.meets !== "not recorded" && shown.figures.meets, run))]),
       shown.bottleneck && figure("bottleneck", shown.bottleneck.kind, shown.bottleneck.text.replace(/^[\w -]+: /, ""))),
     Object.keys(shown.cases).length ? table(["case", "weight", "time", "vs eager", "roofline", "error"],
       Object.entries(shown.cases).map(([name, one]) => [name, one.weight, one.figures.latency, one.figures.speedups.eager, one.figures.roofline, one.figures.error]), [1, 2, 3, 4, 5]) : null);
@@ -84,6 +107,13 @@ function plan(attempt) {
     h("div", { class: "prose" }, brief(made.strategy).split(/\n{2,}/).map((part) => h("p", null, part))),
     attempt.anchored ? source(attempt.before, made.anchors)
       : made.anchors.length ? facts(made.anchors.map((anchor) => [anchor.name, anchor.instruction])) : null));
+}
+
+/** Without a plan: what the reply says besides the code, of which the title is the beginning. */
+function said(attempt) {
+  const reply = attempt.calls.at(-1)?.reply.text ?? "";
+  const text = reply.replace(/^(`{3,})[^\n]*\n[\s\S]*?(?:^\1`*[ \t]*$|(?![\s\S]))/gm, "").trim();
+  return text && text !== attempt.idea ? section("What its writer said", h("div", { class: "prose" }, brief(text).split(/\n{2,}/).map((part) => h("p", null, part)))) : null;
 }
 
 function changed(attempt) {
@@ -120,6 +150,7 @@ function models(attempt) {
   if (!attempt.calls.length) return null;
   const call = (one, at) => h("details", { class: "call" },
     h("summary", null, h("b", null, `${one.turn + 1}. ${one.role}`), ` ${one.reply.model} `,
+      h("span", { class: "outcome" }, outcome(attempt, at)),
       h("span", { class: "quiet" }, `${length(one.messages.map((each) => each.text).join(""))} sent, ${length(one.reply.text)} received${one.reply.truncated ? ", cut off at the output limit" : ""}`),
       attempt.cuts[at] ? h("span", { class: "cut" }, attempt.cuts[at]) : null),
     lazily(() => [
@@ -128,6 +159,14 @@ function models(attempt) {
   return section("Models",
     table(["role", "calls", "tokens in", "tokens out", "price", "waiting"], attempt.spending, [1, 2, 3, 4, 5]),
     attempt.calls.map(call));
+}
+
+/** What became of a reply: of each role, the last one decided, and earlier ones were sent back. */
+function outcome(attempt, at) {
+  const { role } = attempt.calls[at];
+  if (attempt.calls.slice(at + 1).some((one) => one.role === role)) return "sent back ";
+  if (at < attempt.calls.length - 1) return "";
+  return attempt.node.candidate ? "wrote the code that was judged " : "unusable ";
 }
 
 const length = (text) => `${text.length.toLocaleString("en")} characters`;

@@ -145,9 +145,6 @@ function slowerAutotune(claims) {
   return h("p", { class: "quiet" }, `torch.compile was slower in its mode max-autotune than in its default mode here: ${tuned.reference_latency} and ${compile.reference_latency}.`);
 }
 
-/** A speedup with its interval, or that it is too noisy; then the figures are in a tooltip. */
-export const speedupText = (speedup, text) => (noisy(speedup) ? h("span", { class: "quiet", title: text }, "too noisy") : text.replace("x", "×"));
-
 /** The interval in a text such as `2.00x vs eager [1.98, 2.02]`. */
 const interval = (text) => text.match(/\[([^\]]+)\]/)?.[1].replace(", ", " to ") ?? "";
 

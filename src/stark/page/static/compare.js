@@ -1,10 +1,10 @@
 // Two attempts, or two runs, beside each other.
 
-import { against, claimsOf, course, fitting, letterKey, speedupText } from "./charts.js";
+import { against, claimsOf, course, fitting, letterKey } from "./charts.js";
 import { sideBySide } from "./code.js";
 import { brief, h, section, table, wholeIdea } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
-import { badge } from "./status.js";
+import { badge, speedupShown } from "./status.js";
 import { modelName } from "./terms.js";
 import { against2, bestOf, comparable, kinds, ratesWarning, runsVerdict, versusText } from "./versus.js";
 
@@ -58,7 +58,7 @@ function figuresOf(mine, theirs, names, heads = names) {
   return h("div", { class: "even" }, table(["", ...heads], [
     ...(both.every((each) => each?.figures) ? [] : [["result", ...results]]),
     row("time of a call", (each) => each.figures.latency),
-    ...references.map((name) => row(`vs ${name}`, (each) => [each.speedups[name] ? speedupText(each.speedups[name], each.figures.speedups[name]) : "", name === "eager" && each.figures.eager_beside ? h("small", null, `; ${each.figures.eager_beside}`) : ""])),
+    ...references.map((name) => row(`vs ${name}`, (each) => [each.speedups[name] ? speedupShown(each.figures.speedups[name]) : "", name === "eager" && each.figures.eager_beside ? h("small", null, `; ${each.figures.eager_beside}`) : ""])),
     row("roofline", (each) => each.figures.roofline),
     ["error", ...both.map((each) => each?.figures?.error ?? each?.evidence.match(/relative RMS error ([\d.e+-]+\d)/)?.[1] ?? "")],
     row("bottleneck", (each) => each.bottleneck?.text ?? ""),

@@ -80,7 +80,8 @@ export function facts(pairs) {
 /** An attempt's idea; where its title was cut, as much of the strategy that it was cut from as has room. */
 export function wholeIdea(one, most = 200) {
   if (!one.title?.endsWith("…") || !one.strategy) return one.idea;
-  const line = one.strategy.trim().split("\n")[0].replace(/[*`]+/g, "");
+  const all = one.strategy.trim().replace(/[*`]+/g, "");
+  const line = all.slice(Math.max(0, all.indexOf(one.title.slice(0, -1)))).split("\n")[0];
   const sentence = line.split(/(?<!\be\.g|\bi\.e)[.!?](?=\s)/)[0].replace(/\.$/, "");
   return one.idea.replace(one.title, sentence.length > most ? `${sentence.slice(0, most).replace(/\s+\S*$/, "")}…` : sentence);
 }

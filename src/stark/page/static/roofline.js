@@ -10,8 +10,10 @@ export function roofline(run) {
   const words = roof.peak_tflop_s === null
     ? `Without matrix products, only memory bounds this problem: ${roof.gb_s.toFixed(0)} GB/s.`
     : `${short(roof.flop_per_byte)} FLOP per byte: ${roof.bound}-bound. Memory ${roof.gb_s.toFixed(0)} GB/s; ${roof.arithmetic} ${short(roof.peak_tflop_s)} TFLOP/s.`;
+  const above = roof.points.filter((point) => point.share > 1).map((point) => point.attempt || "eager").sort((a, b) => a - b);
+  const doubt = above.length ? ` Above the roofline: ${above.join(", ")}. It is no bound for them.` : "";
   return [
-    h("p", { class: "quiet" }, `As the search measured them. ${roof.device}, ${roof.dtypes.join(", ")}${roof.case ? `, case ${roof.case}` : ""}. ${words}`),
+    h("p", { class: "quiet" }, `As the search measured them. ${roof.device}, ${roof.dtypes.join(", ")}${roof.case ? `, case ${roof.case}` : ""}. ${words} Measured for this run: shares of runs with other limits cannot be compared.${doubt}`),
     h("div", { class: "pair-of-pictures" }, roof.peak_tflop_s === null ? null : plane(run, roof), shares(run, roof)),
   ];
 }
@@ -55,7 +57,7 @@ function shares(run, roof) {
   const right = width - 12;
   const found = roof.points.map((point) => point.share);
   const y = logScale(Math.min(...found, 0.5) / 1.3, Math.max(...found, 1) * 1.25, bottom, top);
-  const most = Math.max(2, ...run.attempts.map((one) => one.attempt), Math.min(run.run.config.budget.attempts, 60));
+  const most = Math.max(1, ...run.attempts.map((one) => one.attempt), Math.min(run.run.config.budget.attempts, 60));
   const x = attemptScale(most, left, right);
   const at = (point) => [x.place(point.attempt), y.place(point.share)];
   return picture(width, height, "Share of the roofline, by attempt",

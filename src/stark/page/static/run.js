@@ -1,11 +1,11 @@
 // One run: what it achieved, its tree, its leaders, its cost, and what happens.
 
-import { against, course, named } from "./charts.js";
+import { against, course, factorText, named } from "./charts.js";
 import { resumeButton } from "./control.js";
 import { brief, facts, h, section, table } from "./dom.js";
 import { roofline } from "./roofline.js";
 import { inOneFile, read, readAgain, runPath } from "./source.js";
-import { badge } from "./status.js";
+import { badge, speedupShown, tie, words } from "./status.js";
 import { modelName, precisionTerm } from "./terms.js";
 import { tree } from "./tree.js";
 
@@ -26,9 +26,8 @@ export async function runScreen(id) {
   function draw() {
     title.replaceChildren(...titleOf(run));
     head.replaceChildren(
-      h("div", { class: "card" }, achieved(run)),
-      h("div", { class: "card" }, h("h2", null, "Speedup vs eager, as the search measured it"), ...course([run]).filter(Boolean)),
-      h("div", { class: "card across" }, figures(run)),
+      h("div", { class: "card" }, achieved(run), figures(run)),
+      h("div", { class: "card" }, h("h2", null, "Speedup vs eager, as the search measured it"), ...course([run], { height: innerWidth < 1024 || innerWidth > 2000 ? 260 : 330 }).filter(Boolean)),
       ...warnings(run));
     side.replaceChildren(leaderboard(run), happenings(run));
     roof.replaceChildren(...[run.roofline && section("Roofline", ...roofline(run))].filter(Boolean));
@@ -69,40 +68,44 @@ function verdict({ outcome, over, claims: [first] }) {
   return ["unusable", first.meaning === "slower" ? "Correct, but slower" : "Correct, gain not shown"];
 }
 
-/** The first thing to read: how much faster, verified or not, against what, at which precision, at which cost. */
-export function achieved(run) {
+/** The first thing to read: verified or not, how much faster if that is known, and against what. */
+function achieved(run) {
   const line = run.headline;
   const [first] = line.claims;
-  const trusted = first && first.meaning === "faster" && line.outcome === "confirmed";
-  const doubt = first && { noisy: "too noisy to tell", same: "no measurable difference", slower: "slower than the reference", faster: "" }[first.meaning];
   return [
     h("p", { class: "verdict" }, badge(...verdict(line)), h("span", { class: "quiet" }, line.sentence)),
-    first && h("p", { class: `claim-big ${trusted ? "sure" : "unsure"}` },
+    first?.meaning === "faster" && h("p", { class: `claim-big ${line.outcome === "confirmed" ? "sure" : "unsure"}` },
       h("span", { class: "factor" }, first.factor.replace("x", "×")),
-      h("span", { class: "of" }, `${first.meaning === "faster" ? "faster than" : "vs"} ${named(first.reference)} PyTorch`,
-        h("small", null, doubt || `95 % interval ${first.speedup.low.toFixed(2)} to ${first.speedup.high.toFixed(2)}`))),
+      h("span", { class: "of" }, `faster than ${named(first.reference)} PyTorch`,
+        h("small", null, `95 % interval ${first.speedup.low.toFixed(2)} to ${first.speedup.high.toFixed(2)}`))),
+    first?.meaning === "noisy" && h("p", { title: first.text.replace("x", "×") }, `The times are too noisy to tell whether it is faster than ${named(first.reference)} PyTorch.`),
     line.claims.length > 0 && against(line.claims),
   ].filter(Boolean);
 }
 
 /** The best kernel and the whole search in numbers. */
-export function figures(run) {
+function figures(run) {
   const line = run.headline;
   return h("dl", { class: "figures" }, [
-
       line.latency && ["time of a call", [line.latency, h("small", null, `eager ${line.claims[0].reference_latency}, beside it in the ${line.outcome === "confirmed" ? "final check" : "search"}`)]],
       line.roofline && ["roofline", shortened(line.roofline)],
-      line.accuracy && ["error", errorOf(line)],
-      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} calls`, line.time && line.time !== "0:00" ? `${line.time} in all` : null].filter(Boolean).join(", "))]],
+      line.accuracy && ["error", errorOf(line, run)],
+      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} ${line.calls === 1 ? "call" : "calls"}`, line.time && line.time !== "0:00" ? `${line.time} in all` : null].filter(Boolean).join(", "))]],
       ["attempts", [String(run.made), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
   ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 
-/** The error beside the reference's own and the allowed one; the class is explained on request. */
-function errorOf(line) {
+/** The error beside the reference's own and the allowed one, and the outputs' types; the class is explained on request. */
+function errorOf(line, run) {
   const [, error, reference, allowed, meets] = line.accuracy.match(/^error (\S+) \(reference (\S+), allowed ([^;]+?)(?:; meets (.+))?\)$/) ?? [null, line.accuracy];
   if (!reference) return error;
-  return [error, h("small", null, `reference ${reference}, allowed ${allowed}`), h("small", null, precisionTerm(meets ? `class ${line.precision}, meets ${meets}` : `class ${line.precision}`))];
+  return [error, h("small", null, `reference ${reference}, `, h("span", { class: "whole" }, `allowed ${allowed}`)), h("small", null, precisionTerm(classOf(line.precision, meets, run)))];
+}
+
+/** The class that was asked for, for outputs of which types, and the class that was met. */
+export function classOf(asked, met, run) {
+  const types = [...new Set((run.reference?.outputs ?? []).map((one) => one.dtype))].join(", ");
+  return [`class ${asked}`, types && ` for ${types} outputs`, met && `, meets ${met}`].filter(Boolean).join("");
 }
 
 /** What a reader must know before the figures, such as a problem that a constant would solve. */
@@ -122,20 +125,25 @@ function leaderboard(run) {
   if (!run.leaders.length) return section("Leaderboard", h("p", { class: "quiet" }, "No correct kernel yet."));
   const shown = run.leaders.map((id) => byId.get(id)).filter(Boolean);
   const meets = (one) => (one.figures.meets === "not recorded" ? "" : one.figures.meets);
+  const stack = (above, below) => h("span", { class: "stack" }, above, below ? h("small", null, below) : null);
+  const speedup = (text) => (text.endsWith("too noisy") ? speedupShown(text) : stack(factorText(text), text.match(/\[(.*)\]/)?.[1].replace(", ", " to ")));
+  const checked = (found) => (!found ? h("span", { class: "quiet" }, "none") : found.figures ? speedup(found.figures.speedups.eager) : words(found.status));
   const rows = shown.map((one) => [
-    one.attempt === run.best ? "★" : run.group.includes(one.attempt) ? "=" : "",
+    h("span", { title: tie(run, one.attempt)?.[1] }, one.attempt === run.best ? "★" : tie(run, one.attempt)?.[0] ?? ""),
     h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, one.attempt),
-    one.idea, one.figures.latency, one.figures.speedups.eager.replace("x", "×"), one.figures.roofline, meets(one) ? `${one.figures.error} · ${meets(one)}` : one.figures.error,
+    one.idea, stack(one.figures.latency, `eager ${one.figures.eager}`), speedup(one.figures.speedups.eager), checked(run.final_checks[one.attempt]),
+    one.figures.roofline, stack(one.figures.error, meets(one)),
   ]);
   return section("Leaderboard",
-    table(["", "attempt", "idea", "time", "vs eager", "roofline", precisionTerm(shown.some(meets) ? "error, meets" : "error")], rows, [3, 4, 5, 6]),
-    h("p", { class: "quiet" }, "As the search measured them. ", brief(run.standing.join(". "), 600)));
+    table(["", "attempt", "idea", "time", "vs eager", "in final check", "roofline", precisionTerm(shown.some(meets) ? "error, meets" : "error")], rows, [3, 4, 5, 6, 7]),
+    h("p", { class: "quiet" }, "As the search measured them; the final check measured again. Speedups rank, not times: each is against eager's time beside it."),
+    h("ul", { class: "notes quiet marks" }, run.standing.map((line) => h("li", null, brief(line, 600)))));
 }
 
 function happenings(run) {
   const item = (one) => h("li", null,
     badge(one.status, ""), h("span", { class: "when" }, one.time ?? ""),
-    h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", one.text));
+    h("span", null, one.attempt ? h("a", { href: `#/run/${encodeURIComponent(run.run.id)}/${one.attempt}` }, `attempt ${one.attempt}`) : null, one.attempt ? " " : "", one.text.replace(/[\d.]+x( vs \S+)? \[[^\]]*\], too noisy/g, (_, versus) => `${versus?.trim() ?? "vs eager"} too noisy`)));
   return section("Events", h("ol", { class: "events", tabindex: 0, role: "list" }, run.happened.map(item)),
     run.happened.some((one) => one.time) ? h("p", { class: "quiet" }, "Times since the start of the run (hours:minutes:seconds), without pauses.") : "");
 }

@@ -3,10 +3,10 @@
 import { jobs, mayControl } from "./control.js";
 import { chosenIn, keepChoice } from "./address.js";
 import { h } from "./dom.js";
-import { badge } from "./status.js";
+import { badge, speedupShown } from "./status.js";
 import { read } from "./source.js";
 import { logScale } from "./scales.js";
-import { factorText, noisy, speedupText, whisker, whiskerAxis } from "./charts.js";
+import { factorText, noisy, whisker, whiskerAxis } from "./charts.js";
 
 /** Where a run stands by a speedup: one that is too noisy to rank comes after the others. */
 const rankBy = (speedup) => (speedup ? (noisy(speedup) ? speedup.ratio / 1e9 : speedup.ratio) : 0);
@@ -84,7 +84,7 @@ export async function runsScreen() {
       h("td", { class: "pick" }, pick),
       h("td", { class: "name", title: run.file }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.problem.split(/(?<=[_/])/).map((part) => [part, h("wbr")]), " ", h("small", null, run.id))),
       h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), gain(run.speedup, run.speedup_text), run.confirmed ? h("span", { class: noisy(run.speedup) ? "quiet" : "correct", title: "passed the final check" }, "✓") : null) : null),
-      cell("vs compile", run.vs_compile ? speedupText(run.vs_compile, run.compile_text) : ""),
+      cell("vs compile", run.vs_compile ? speedupShown(run.compile_text) : ""),
       cell("time", run.latency_text),
       h("td", { class: "device not-narrow", title: run.device }, deviceName(run.device)),
       cell("language", run.strategy === "agent" ? "" : run.language),
@@ -97,7 +97,7 @@ export async function runsScreen() {
       h("td", { class: "quiet" }, run.ended ? state(run) : badge(run.in_flight ? "running" : "unusable", run.in_flight ? `running, ${run.attempts}/${run.budget_attempts}` : state(run))));
   }
 
-  const gain = (speedup, text) => h("span", null, noisy(speedup) ? speedupText(speedup, text) : [factorText(text), h("span", { class: "not-narrow" }, text.slice(factorText(text).length))]);
+  const gain = (speedup, text) => h("span", null, noisy(speedup) ? speedupShown(text) : [factorText(text), h("span", { class: "not-narrow" }, text.slice(factorText(text).length))]);
   const cell = (name, text) => h("td", { class: `${NUMBERS.has(name) ? "number " : ""}${room(name)}` }, text);
   const deviceName = (name) => (name ?? "").replace(/\((R|TM)\)|NVIDIA |Processor|CPU/g, "").replace(/\s+/g, " ").trim();
 

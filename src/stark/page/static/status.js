@@ -16,6 +16,18 @@ const SIGNS = {
   root: "M-4 -4L4 -4L4 4L-4 4Z",
 };
 
+/** A speedup with its interval in a list; one too noisy to rank says so, and has its figures in the title. */
+export function speedupShown(text = "") {
+  return text.endsWith("too noisy") ? h("span", { class: "quiet", title: text.replace("x", "×") }, "too noisy") : text.replace("x", "×");
+}
+
+/** Which attempts cannot be told apart from the best one. */
+export function tie(run, attempt) {
+  if (attempt === run.best) return null;
+  if (run.group.includes(attempt)) return ["=", "cannot be told apart from the best one"];
+  return run.level.includes(attempt) ? ["≈", "cannot be told apart from the best one by the search's figures; it had no final check"] : null;
+}
+
 export const words = (status) => status.replaceAll("_", " ");
 
 /** The sign of a status as part of a picture. */

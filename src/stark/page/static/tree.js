@@ -4,7 +4,7 @@ import { chosenIn, keepChoice } from "./address.js";
 import { h, reconcile, s, wholeIdea } from "./dom.js";
 import { whisker } from "./charts.js";
 import { logScale } from "./scales.js";
-import { sign, words } from "./status.js";
+import { sign, speedupShown, tie, words } from "./status.js";
 
 const ROW = 30;
 /** The rows that are drawn before the first paint; the others follow. */
@@ -30,16 +30,18 @@ export function tree(first) {
   let most = FIRST;
   const rows = h("div", { role: "tree", class: "tree", "aria-label": "Attempts", onkeydown: (event) => move(event, folded, draw) });
   const count = h("span", { class: "quiet" });
+  const heads = h("div");
   const filter = h("select", { "aria-label": "Which attempts", onchange: () => { kind = filter.value; keepChoice("show", kind === "all" ? "" : kind); draw(); } },
     KINDS.map(([value, text]) => h("option", { value, selected: value === kind }, text)));
   const compare = h("a", { class: "button" }, "Compare two attempts");
 
   function draw() {
     const { rows: visibleRows, total } = layout(run, folded, kind);
+    heads.replaceChildren(visibleRows.length ? headsOf(visibleRows[0]) : "");
     const [a, b] = twoOf(run);
     compare.hidden = b === undefined;
     compare.href = `#/compare/${encodeURIComponent(run.run.id)}/${a}/${encodeURIComponent(run.run.id)}/${b}`;
-    count.textContent = visibleRows.length === total ? `${total} attempts` : `${visibleRows.length} of ${total} attempts`;
+    count.textContent = visibleRows.length === total ? `${total} ${total === 1 ? "attempt" : "attempts"}` : `${visibleRows.length} of ${total} attempts`;
     reconcile(rows, visibleRows.slice(0, most), (row) => row.id, (row) => rowOf(row, run.run.id));
     if (visibleRows.length > most) {
       most *= 4;
@@ -51,7 +53,7 @@ export function tree(first) {
 
   draw();
   return {
-    element: h("div", null, h("div", { class: "tools" }, filter, compare, count), rows),
+    element: h("div", null, h("div", { class: "tools" }, filter, compare, count), heads, rows),
     update: (next) => { run = next; draw(); },
   };
 }
@@ -104,10 +106,12 @@ function asRow(one, run, place) {
     refuted: one.attempt in run.final_checks && run.final_checks[one.attempt].status !== "correct",
     checked: one.attempt in run.final_checks,
     gained: showsGain(run.final_checks[one.attempt]?.speedups.eager),
-    tied: run.group.includes(one.attempt) && run.group.length > 1,
+    tie: tie(run, one.attempt),
     role: one.role,
-    idea: one.status === "correct" || one.duplicate_of ? wholeIdea(one) : [one.action === "debug" ? `${one.idea}; ` : "", one.reason ?? one.idea].join(""),
+    idea: one.status === "correct" || one.duplicate_of ? wholeIdea(one) : one.idea,
+    reason: one.duplicate_of ? "" : one.reason,
     latency: one.figures?.latency ?? "",
+    beside: one.figures?.eager ?? "",
     speedup: one.figures?.speedups.eager ?? "",
     eager: one.speedups.eager ?? null,
   };
@@ -118,19 +122,28 @@ const showsGain = (speedup) => Boolean(speedup && speedup.low > 1 && speedup.hig
 
 function rowOf(row, run) {
   const note = row.refuted ? " refuted by the final check" : row.checked ? " passed the final check" : "";
-  const state = row.status === "running" ? row.role : words(row.state) + note;
+  const state = (row.status === "running" ? row.role : words(row.state) + note) + (row.tie ? `, ${row.tie[1]}` : "");
   return h("a", {
     role: "treeitem", class: `row ${row.status}`, href: `#/run/${encodeURIComponent(run)}/${row.id}`, tabindex: -1,
     "aria-level": row.level, "aria-expanded": row.leaf ? null : String(!row.folded), "data-id": row.id,
-    "aria-label": `attempt ${row.id}, ${state}, ${row.speedup} ${row.idea}`.slice(0, 300),
+    "aria-label": `attempt ${row.id}, ${state}, ${row.speedup} ${row.idea} ${row.reason ?? ""}`.slice(0, 300),
   },
     branch(row),
-    h("span", { class: "id" }, row.id),
-    h("span", { class: "idea" }, row.folded ? h("span", { class: "fold" }, "folded ") : null, row.idea ?? ""),
-    h("span", { class: `state ${row.state}` }, row.status === "running" ? row.role : words(row.state), row.refuted ? " · refuted" : row.checked ? (row.gained ? " · confirmed" : " · checked") : row.tied ? " · tied" : ""),
+    h("span", { class: "id", title: row.tie?.[1] }, row.tie ? `${row.tie[0]} ` : "", row.id),
+    h("span", { class: "idea" }, h("span", { class: "what" }, row.folded ? h("span", { class: "fold" }, "folded ") : null, row.idea ?? ""), row.reason ? h("span", { class: "why" }, row.reason) : null),
+    h("span", { class: `state ${row.state}` }, row.status === "running" ? row.role : words(row.state), row.refuted ? " · refuted" : row.checked ? (row.gained ? " · confirmed" : ", gain not shown") : ""),
     h("span", { class: "latency" }, row.latency),
+    h("span", { class: "beside" }, row.beside),
     whisker(row.eager, logScale(row.low, row.high, 6, 114)),
-    h("span", { class: "speedup" }, row.speedup.replace("x", "×")));
+    h("span", { class: "speedup" }, speedupShown(row.speedup)));
+}
+
+/** The names of the columns, and where equal speed is on the axis that the rows share. */
+function headsOf({ low, high }) {
+  const scale = logScale(low, high, 6, 114);
+  return h("div", { class: "heads", "aria-hidden": "true" }, h("span"), h("span"), h("span", null, "attempt, as the search measured it"), h("span", null, "result"),
+    h("span", { class: "latency" }, "time"), h("span", { class: "beside", title: "eager mode's time beside the attempt; the speedup is the median of paired ratios" }, "eager's"),
+    s("svg", { viewBox: "0 0 120 14", class: "whisker" }, s("text", { x: scale.place(1), y: 11, "text-anchor": "middle" }, "1×")), h("span", { class: "speedup" }, "vs eager, 95 %"));
 }
 
 function branch(row) {
