@@ -1,9 +1,10 @@
-"""Counts how often judges prepare a problem, with and without steering requests to judges that have it ready.
+"""Simulates how often judges prepare a problem, and how much two judge together, by the rule that steers requests.
 
-    python benchmarks/steering.py [--candidates 10] [--thinking-s 0.05]
+    python benchmarks/steering.py [--candidates 96] [--runs 5]
 
-Without steering, requests go to the least busy judge, which keeps one problem ready and answers in order. Each search
-has one problem and asks for `--candidates` evaluations, one after the other, with a pause between.
+Simulated judges sleep instead of computing: 0.8 to 1.3 units for a candidate, by its problem and by chance, and 2.5
+units to prepare a problem, as measured on an H200. Problems take turns in a judge. `slots` keeps as many requests open as given; the first 40 are
+not counted. `searches` asks for one candidate of each problem at a time, with a pause.
 """
 
 from __future__ import annotations
@@ -11,69 +12,120 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import sys
-import tempfile
+import statistics
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 from stark.core.problem import Problem
-from stark.evaluator import executors
-from support import FAKE_JUDGE
-from support.candidates import FAULTS, as_candidate
+from stark.evaluator.executors import judges
 
-CANDIDATE = as_candidate("triton", FAULTS["honest"][0])
-SIZES = ((1, 2), (2, 2), (4, 1), (4, 2), (8, 1), (8, 4))
+UNIT_S, PREPARE, WARM, PROBLEMS = 1 / 50, 2.5, 40, 8
+
+Load = Callable[[judges.Judge, str], tuple[float, int]]
+
+
+def _least_busy(judge: judges.Judge, problem: str) -> tuple[float, int]:
+    return len(judge.open), 0
+
+
+def _two_requests(judge: judges.Judge, problem: str) -> tuple[float, int]:
+    unprepared = {*judge.open, problem}.difference(judge.kept)
+    return len(judge.open) + 2 * len(unprepared), len({*judge.open, *judge.kept})
+
+
+RULES: dict[str, Load] = {
+    "the least busy judge": _least_busy,
+    "preparing counts as two requests": _two_requests,
+    "today's": judges.Judge.load,
+}
+
+
+class Sleeping:
+    """A judge that keeps this many problems, beside those that it is asked about, and sleeps."""
+
+    others = 0
+
+    def __init__(self, keeps: int, chance: random.Random) -> None:
+        self.open: list[str] = []
+        self.kept: dict[str, asyncio.Lock] = {}
+        """A lock for each problem with a process: one of its requests waits for the device at a time."""
+
+        self.prepared = 0
+        self._keeps, self._chance = keeps, chance
+        self._turn = asyncio.Lock()  # first come, first served
+        self._ready: set[str] = set()
+
+    async def ask(self, problem: Problem) -> None:
+        """Judge a candidate."""
+        digest = problem.digest
+        self.open.append(digest)
+        self.kept[digest] = self.kept.pop(digest, asyncio.Lock())
+        async with self.kept[digest], self._turn:
+            if digest not in self._ready:
+                self._ready.add(digest)
+                self.prepared += 1
+                await asyncio.sleep(PREPARE * UNIT_S)
+            units = 0.8 + 0.5 * int(problem.name) / PROBLEMS
+            await asyncio.sleep(units * self._chance.uniform(0.9, 1.1) * UNIT_S)
+        self.open.remove(digest)
+        idle = [each for each in self.kept if each not in self.open]
+        for each in idle[: max(0, len(self.kept) - self._keeps)]:
+            del self.kept[each]
+            self._ready.discard(each)
+
+
+async def _simulated(
+    rule: Load, count: int, keeps: int, slots: int, candidates: int, seed: int
+) -> tuple[float, int]:
+    """Counted candidates per unit, and all preparations. Without `slots`, by searches."""
+    chance = random.Random(seed)
+    every = [Sleeping(keeps, chance) for _ in range(count)]
+    problems = [Problem(name=str(n), source=f"# {n}\n") for n in range(PROBLEMS)]
+    free = asyncio.Semaphore(slots or PROBLEMS)
+    answered: list[float] = []
+
+    async def judged(problem: Problem) -> None:
+        async with free:
+            await min(every, key=lambda judge: rule(judge, problem.digest)).ask(problem)  # type: ignore[arg-type]
+        answered.append(time.monotonic())
+
+    async def search(problem: Problem, length: int) -> None:
+        for _ in range(length):
+            await asyncio.sleep(chance.uniform(0, 2) * UNIT_S)
+            await judged(problem)
+
+    total = WARM + candidates
+    if slots:
+        await asyncio.gather(*(judged(problems[n % PROBLEMS]) for n in range(total + slots)))
+    else:
+        await asyncio.gather(*(search(each, total // PROBLEMS) for each in problems))
+    took_s = answered[total - 1] - answered[WARM - 1]
+    return candidates * UNIT_S / took_s, sum(judge.prepared for judge in every)
 
 
 def main() -> None:
-    """Measure all sizes and print a table."""
+    """Simulate all cases and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--candidates", type=int, default=10)
-    parser.add_argument("--thinking-s", type=float, default=0.05)
+    parser.add_argument("--candidates", type=int, default=96)
+    parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    steered = executors.judges.PREPARING
-    print("| problems | judges | evaluations | preparations without | with | s without | s with |")
-    print("|---|---|---|---|---|---|---|")
-    for problems, judges in SIZES:
-        found = [
-            asyncio.run(_searches(problems, judges, options.candidates, options.thinking_s, weight))
-            for weight in (0.0, steered)
-        ]
-        (before, before_s), (after, after_s) = found
-        count = problems * options.candidates
-        print(
-            f"| {problems} | {judges} | {count} | {before} | {after} | {before_s:.1f} | {after_s:.1f} |"
-        )
-
-
-async def _searches(
-    problems: int, judges: int, candidates: int, thinking_s: float, weight: float
-) -> tuple[int, float]:
-    """The preparations and seconds of these searches; a weight of 0 turns steering off."""
-    executors.judges.PREPARING = weight
-    options = [] if weight else ["--keeping", "1"]
-    chance = random.Random(1)
-    with tempfile.TemporaryDirectory() as folder:
-        base = [sys.executable, FAKE_JUDGE, *options]
-        executor = executors.judges.CommandsExecutor(
-            [[*base, f"{folder}/{n}"] for n in range(judges)]
-        )
-
-        async def search(problem: Problem) -> None:
-            for _ in range(candidates):
-                await asyncio.sleep(chance.uniform(0, 2 * thinking_s))
-                await executor.evaluate(problem, CANDIDATE)
-
-        begin = time.monotonic()
-        named = [Problem(name=f"p{n}", source=f"# {n}\n") for n in range(problems)]
-        await asyncio.gather(*map(search, named))
-        took_s = time.monotonic() - begin
-        await executor.close()
-        return _lines_in(Path(folder)), took_s
-
-
-def _lines_in(folder: Path) -> int:
-    return sum(len(path.read_text().splitlines()) for path in folder.iterdir())
+    print("| rule | requests | problems kept | preparations | two judges, times one |")
+    print("|---|---|---|---|---|")
+    for slots in (32, 0):
+        for keeps in (8, 5):
+            for name, rule in RULES.items():
+                found = [
+                    [
+                        asyncio.run(_simulated(rule, n, k, slots, options.candidates, seed))
+                        for n, k in ((1, PROBLEMS), (2, keeps))
+                    ]
+                    for seed in range(options.runs)
+                ]
+                ratios = [two[0] / one[0] for one, two in found]
+                prepared = statistics.median(two[1] for _, two in found)
+                asked = f"{slots} slots" if slots else "searches"
+                shown = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+                print(f"| {name} | {asked} | {keeps} | {prepared:g} | {shown} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from stark.core.errors import JudgeUnavailable
 from stark.core.problem import Problem
-from stark.evaluator.executors.judges import CommandsExecutor
+from stark.evaluator.executors.judges import CommandJudge, CommandsExecutor
 from support import FAKE_JUDGE, cases
 from support.candidates import FAULTS, as_candidate
 
+KEPT = {True: {"a"}, False: {"b"}}
 CANDIDATE = as_candidate("triton", FAULTS["honest"][0])
 
 
@@ -41,6 +43,23 @@ async def test_a_problem_stays_where_it_is_prepared(tmp_path: Path) -> None:
     await executor.close()
 
     assert [["a"], ["b"]] == prepared(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "taken_over"), [(16, 13, False), (4, 1, False), (3, 0, True)]
+)
+async def test_a_problem_is_taken_over_by_a_judge_that_would_soon_have_nothing_to_do(
+    there: int, here: int, taken_over: bool
+) -> None:
+    executor = CommandsExecutor([["true"], ["true"]])
+    one, other = executor._judges
+    with (
+        patch.object(CommandJudge, "kept", property(lambda self: KEPT[self is one])),
+        patch.object(one, "open", ["a"] * there),
+        patch.object(other, "open", ["b"] * here),
+    ):
+        assert (other.load("a") < one.load("a")) is taken_over
+    await executor.close()
 
 
 @pytest.mark.slow

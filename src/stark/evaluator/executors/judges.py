@@ -36,8 +36,10 @@ TRIES_ALONE = 3
 """Maximum number of times that a request is sent again, alone, after its judge died."""
 
 PREPARING = 2.0
-"""Cost of preparing a problem, counted in requests. A request goes to the judge with the fewest open requests, and
-this cost is added for each problem that the judge would have to prepare."""
+"""Cost of preparing a problem, in requests. A request goes to the judge with the fewest open requests; for each problem
+that the judge would have to prepare, this cost is added for the request and for each open one, which all wait longer.
+So a judge takes over a problem when it would soon have nothing to do, and not because another has a little more.
+"""
 
 CLOSED = "the executor is closed; close it only after its last request, or open another"
 
@@ -88,12 +90,13 @@ class Judge(ABC):
         return self.device_class is None or (kind or "") in self.device_class
 
     def load(self, problem: str) -> tuple[float, int]:
-        """What a request for a problem would find: the number of open requests, plus `PREPARING` for each problem that must
-        be prepared; then the number of problems.
+        """What a request for a problem would find: the number of open requests, plus what must be prepared (`PREPARING`);
+        then the number of problems.
         """
         unprepared = {*self.open, problem}.difference(self.kept)
         requests = len(self.open) + self.others
-        return requests + PREPARING * len(unprepared), len({*self.open, *self.kept})
+        cost = PREPARING * len(unprepared) * (1 + requests)
+        return requests + cost, len({*self.open, *self.kept})
 
 
 OneJudge = TypeVar("OneJudge", bound=Judge)
