@@ -168,15 +168,12 @@ def test_another_dtype_or_shape_runs_the_original(trip: tuple[Inhabitant, Result
     assert result.kernel is not None
     applied = stark.apply(one.model, result.kernel)
     longer = one._replace(args=pytree.tree_map_only(torch.Tensor, twice, one.args))
-    wider = one._replace(
-        model=copy.deepcopy(one.model).double(),
-        args=pytree.tree_map_only(torch.Tensor, as_double, one.args),
-    )
-    found = [outcome(each) for each in (longer, wider)]
+    others = [longer, in_dtype(one, torch.float64), in_dtype(one, torch.float16)]
+    found = [outcome(each) for each in others]
     report = applied.report()
     applied.remove()
 
-    assert [outcome(each) for each in (longer, wider)] == found
+    assert [outcome(each) for each in others] == found
     assert 0 == report.kernel_calls
     assert report.original_calls
 
@@ -185,12 +182,18 @@ def twice(tensor: torch.Tensor) -> torch.Tensor:
     return torch.cat([tensor, tensor])
 
 
-def as_double(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
+def in_dtype(one: Inhabitant, dtype: torch.dtype) -> Inhabitant:
+    """A copy whose model and inputs are of another dtype, as by `.double()` and `.half()`."""
+
+    def given(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    args = pytree.tree_map_only(torch.Tensor, given, one.args)
+    return one._replace(model=copy.deepcopy(one.model).to(dtype), args=args)
 
 
 def outcome(one: Inhabitant) -> list[Any] | str:
-    """What a call returns, or why it fails, as many modules do in float64."""
+    """What a call returns, or why it fails, as many modules do in another dtype."""
     try:
         with torch.no_grad():
             return [tensor.tolist() for tensor in run(one)]
@@ -212,6 +215,48 @@ def test_copies_and_other_parameters_work(trip: tuple[Inhabitant, Result]) -> No
     assert agree(found, expected)
     assert agree(copied, again)
     assert applied.report().kernel_calls >= 3
+
+
+@pytest.mark.parametrize("way", ["torch.compile", "torch.export"])
+def test_graphs_contain_the_kernel_or_say_why_not(
+    trip: tuple[Inhabitant, Result], way: str
+) -> None:
+    one, result = trip
+    assert result.kernel is not None
+    torch.compiler.reset()
+    with torch.no_grad():
+        expected = run(one)
+        try:
+            in_graph(one, way)
+        except Exception as error:
+            pytest.skip(f"nor does the original work in a graph: {type(error).__name__}")
+        torch.compiler.reset()
+        applied = stark.apply(one.model, result.kernel)
+        found, contains = in_graph(one, way)
+
+    report = applied.report()
+    # A graph's strides are those of the reference without memory.
+    assert agree([each.contiguous() for each in found], [each.contiguous() for each in expected])
+    assert contains or report.original_calls
+    assert bool(report.kernel_calls) is contains
+
+
+def in_graph(one: Inhabitant, way: str) -> tuple[list[torch.Tensor], bool]:
+    """What a graph of the whole model returns, and whether it contains a kernel."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def kept(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    if way == "torch.compile":
+        call: Callable[..., Any] = torch.compile(one.model, fullgraph=True, backend=kept)
+    else:
+        program = torch.export.export(one.model, one.args, one.kwargs)
+        graphs.append(program.graph_module)
+        call = program.module()
+    found = leaves(call(*one.args, **one.kwargs))
+    return found, any("stark" in str(node.target) for each in graphs for node in each.graph.nodes)
 
 
 def test_a_replaced_submodule_runs_the_original(trip: tuple[Inhabitant, Result]) -> None:
