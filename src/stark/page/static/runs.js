@@ -113,7 +113,7 @@ export async function runsScreen() {
     title: "Runs",
     element: h("div", null,
       h("h1", null, "Runs"),
-      h("div", { class: "tools" }, search, summary, compare, toChoose),
+      h("div", { class: "tools staying" }, search, summary, compare, toChoose),
       all, none,
       started?.element),
     concerns: () => true,
