@@ -175,6 +175,17 @@ def test_a_run_says_what_was_achieved(page: Any, site: str) -> None:
     assert "~135,915 tokens, 16 calls" in said
 
 
+def test_a_kernel_that_fails_at_other_shapes_is_confirmed_at_its_own_only(
+    page: Any, site: str
+) -> None:
+    opened(page, f"{site}#/run/44-minigptblock-3fed")
+    said = page.locator(".hero").inner_text()
+
+    assert "Confirmed at the given shape only" in said
+    assert "Attempt 3 is correct only at the given shape: incorrect with seq_len = 257." in said
+    assert "shape-specialized" not in said
+
+
 def test_keys_lead_through_a_run(page: Any, site: str) -> None:
     opened(page, f"{site}#/run/{RMSNORM}")
     page.keyboard.press("b")

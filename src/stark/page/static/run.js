@@ -52,7 +52,7 @@ function titleOf(run) {
   return [
     inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
     h("h1", null, brief(run.run.problem.name, 300)),
-    h("p", { class: "quiet" }, [config.strategy.name, models, config.language, device, run.run.created.slice(0, 10), inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
+    h("p", { class: "quiet" }, [config.strategy.name, models, config.language, device, run.run.created.slice(0, 10), run.file, inOneFile ? run.run.id : null].filter(Boolean).join(" · "), " ",
       run.ended ? badge("ended", run.ended.detail) : run.pending.length ? badge("running", "running") : !run.headline.over && badge("unusable", "not ended"),
       " ", inOneFile || run.pending.length ? null : resumeButton(run.run.id)),
   ].filter(Boolean);
@@ -61,9 +61,15 @@ function titleOf(run) {
 /** The configuration; warnings are above, and eager's time is beside the kernel's, where it was measured. */
 const settings = (run) => run.facts.filter(([name]) => name && name !== "warning" && !(name === "reference" && run.headline.claims.length)).map(([name, text]) => [name, name === "models" ? modelName(text) : text]);
 
-/** A final check can pass a kernel whose gain the measurements do not show. */
-function verdict({ outcome, over, claims: [first] }) {
+/** What a final check found at other shapes, which refutes no kernel: `incorrect with seq_len = 257`. */
+const SPECIALIZED = "shape-specialized: ";
+const elsewhere = (line) => line.warnings.filter((text) => text.startsWith(SPECIALIZED)).map((text) => text.slice(SPECIALIZED.length));
+
+/** A final check can pass a kernel whose gain the measurements do not show, or that fails at other shapes. */
+function verdict(line) {
+  const { outcome, over, claims: [first] } = line;
   if (over && outcome === "unconfirmed") return ["unusable", "No final check"];
+  if (outcome === "confirmed" && first.meaning === "faster" && elsewhere(line).length) return ["correct", "Confirmed at the given shape only"];
   if (outcome !== "confirmed" || first.meaning === "faster") return VERDICTS[outcome];
   return ["unusable", first.meaning === "slower" ? "Correct, but slower" : "Correct, gain not shown"];
 }
@@ -74,6 +80,7 @@ function achieved(run) {
   const [first] = line.claims;
   return [
     h("p", { class: "verdict" }, badge(...verdict(line)), h("span", { class: "quiet" }, line.sentence)),
+    elsewhere(line).length > 0 && h("p", null, `Attempt ${line.attempt} is correct only at the given shape: ${elsewhere(line).join("; ")}.`),
     first?.meaning === "faster" && h("p", { class: `claim-big ${line.outcome === "confirmed" ? "sure" : "unsure"}` },
       h("span", { class: "factor" }, first.factor.replace("x", "×")),
       h("span", { class: "of" }, `faster than ${named(first.reference)} PyTorch`,
@@ -110,7 +117,7 @@ export function classOf(asked, met, run) {
 
 /** What a reader must know before the figures, such as a problem that a constant would solve. */
 function warnings(run) {
-  const found = run.headline.warnings;
+  const found = run.headline.warnings.filter((text) => !text.startsWith(SPECIALIZED));
   return found.length ? [h("ul", { class: "warnings across" }, found.map((text) => h("li", null, text)))] : [];
 }
 
