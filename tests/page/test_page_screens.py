@@ -93,6 +93,7 @@ def test_the_runs_can_be_filtered_sorted_and_compared(page: Any, site: str) -> N
     for words in ("norm-by-hand", "rmsnorm_ triton"):
         page.get_by_role("searchbox").fill(words)
         assert "level1/36_RMSNorm_" in page.locator("tbody").inner_text()
+        assert "norm-by-hand.json.gz" in page.locator("tbody").inner_text()
         assert 1 == page.locator("tbody tr").count()
     page.get_by_role("searchbox").fill("")
     page.get_by_role("button", name="vs eager").click()
@@ -102,7 +103,10 @@ def test_the_runs_can_be_filtered_sorted_and_compared(page: Any, site: str) -> N
         page.get_by_label(f"choose {name}").check()
     assert page.get_by_label(f"choose {RMSNORM}").is_disabled()
     page.get_by_text("untick one to choose another").wait_for()
-    page.get_by_role("button", name="Compare the two runs").click()
+    page.evaluate("scrollTo(0, 400)")
+    compare = page.get_by_role("button", name="Compare the two runs")
+    assert 0 <= compare.bounding_box()["y"] < 50
+    compare.click()
     page.get_by_role("heading", name="Two runs of rmsnorm_swiglu").wait_for()
 
 
@@ -173,6 +177,7 @@ def test_a_run_says_what_was_achieved(page: Any, site: str) -> None:
     assert "95 % interval 2.98 to 3.00" in said and "fp32-split" in said
     assert "roofline, 3.65 ms" in said
     assert "~135,915 tokens, 16 calls" in said
+    assert "norm-by-hand.json.gz" in page.locator(".title").inner_text()
 
 
 def test_a_kernel_that_fails_at_other_shapes_is_confirmed_at_its_own_only(

@@ -109,13 +109,14 @@ def runs(store: Store, compiled: Compiled, files: Mapping[str, str]) -> Parts:
     return [dumped(runs_document(store, compiled, files).model_dump(mode="json"))]
 
 
-def run(store: Store, run_id: str, have: int, kept: Kept) -> Parts:
+def run(store: Store, run_id: str, have: int, kept: Kept, files: Mapping[str, str]) -> Parts:
     """A run with its attempts in short, without the first `have` that finished."""
     view = RunView.in_short(store, run_id)
     kept.read(store, view)
     best = standing_among(kept.attempts, view.promotions).best
     reply = "" if best is None else store.first_words(view.run.id, [best]).get(best, "")
     document = run_document_of(view, kept.attempts, _best_node(store, view, best), reply)
+    document = document.model_copy(update={"file": files.get(run_id)})
     whole = document.model_dump(mode="json", exclude={"attempts"})
     new = sorted(each.attempt for each in kept.attempts[have:])
     return _with_attempts(dumped(whole), new, kept.packed)

@@ -96,7 +96,7 @@ class Page:
 
     async def _run(self, request: Request) -> Response:
         return await self._answer(
-            documents.run, request.path_params["run"], _have(request), self._kept
+            documents.run, request.path_params["run"], _have(request), self._kept, self._files
         )
 
     async def _attempt(self, request: Request) -> Response:

@@ -63,6 +63,9 @@ class RunDocument(Frozen):
 
     version: Literal[1] = 1
     run: Run
+    file: str | None = None
+    """The name of the recording that a page read the run from; null for a run of the store."""
+
     headline: Headline
     facts: tuple[tuple[str, str], ...]
     """The configuration, the device and the reference, as names with texts."""

@@ -33,6 +33,8 @@ const ROOM = { "problem, run": "", "vs eager": "", state: "", tokens: "wide-only
 const room = (name) => ROOM[name] ?? "not-narrow";
 /** Names are spelled with / in problems and with - in runs. */
 const plain = (text) => text.toLowerCase().replace(/[\/_]/g, "-");
+/** The name of a recording, if it has words that the names of the run and its problem lack. */
+const telling = (run) => (run.file && plain(run.file.replace(/\.json(\.gz)?$/, "")).split(/[-.]/).some((word) => !plain(`${run.id} ${run.problem}`).includes(word)) ? run.file : null);
 
 /** Why a run ended, unless it simply made its attempts. */
 const state = (run) => (run.ended === null ? (run.in_flight ? "running" : "not ended") : { attempts: "ended", recorded: "ended early" }[run.ended.kind] ?? run.ended.detail);
@@ -82,7 +84,7 @@ export async function runsScreen() {
     const pick = h("input", { type: "checkbox", "aria-label": `choose ${run.id}`, value: run.id, checked: chosen.has(run.id), onchange: () => { pick.checked ? chosen.add(run.id) : chosen.delete(run.id); choose(); } });
     return h("tr", null,
       h("td", { class: "pick" }, pick),
-      h("td", { class: "name", title: run.file }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.problem.split(/(?<=[_/])/).map((part) => [part, h("wbr")]), " ", h("small", null, run.id))),
+      h("td", { class: "name", title: run.file }, h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.problem.split(/(?<=[_/])/).map((part) => [part, h("wbr")]), " ", h("small", null, run.id), " ", telling(run) && h("small", null, telling(run)))),
       h("td", null, run.speedup ? h("div", { class: "gain" }, whisker(run.speedup, scale), gain(run.speedup, run.speedup_text), run.confirmed ? h("span", { class: noisy(run.speedup) ? "quiet" : "correct", title: "passed the final check" }, "✓") : null) : null),
       cell("vs compile", run.vs_compile ? speedupShown(run.compile_text) : ""),
       cell("time", run.latency_text),
