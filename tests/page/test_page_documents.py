@@ -19,10 +19,10 @@ def attempts_of(parts: Parts) -> list[str]:
 
 def test_a_run_that_is_read_while_another_is_sent_changes_nothing(recorded_store: str) -> None:
     with Store.open(recorded_store) as store:
-        alone = [attempts_of(run(store, name, 0, Kept())) for name in (SWIGLU, RMSNORM)]
+        alone = [attempts_of(run(store, name, 0, Kept(), {})) for name in (SWIGLU, RMSNORM)]
         kept = Kept()
-        first = run(store, SWIGLU, 0, kept)
-        second = run(store, RMSNORM, 0, kept)
+        first = run(store, SWIGLU, 0, kept, {})
+        second = run(store, RMSNORM, 0, kept, {})
 
         together = [attempts_of(first), attempts_of(second)]
 

@@ -86,7 +86,8 @@ def figures(document: RunDocument) -> Iterator[str]:
     """What the first screen must say, of what `stark show --json` prints."""
     line = document.headline
     yield from (document.run.problem.name, line.sentence, line.tokens, f"{line.calls} call")
-    yield from (line.cost, line.precision, *line.warnings, *filter(None, [line.latency]))
+    warnings = (text.removeprefix("shape-specialized: ") for text in line.warnings)
+    yield from (line.cost, line.precision, *warnings, *filter(None, [line.latency]))
     sharp = (claim for claim in line.claims if claim.meaning != "noisy")
     yield from (claim.factor.replace("x", TIMES) for claim in sharp)
     yield from (claim.reference_latency for claim in line.claims[:1])

@@ -5,7 +5,7 @@ import { sideBySide, source } from "./code.js";
 import { box, brief, facts, h, section, table, wholeIdea } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
 import { classOf } from "./run.js";
-import { badge, tie } from "./status.js";
+import { badge, speedupText, tie } from "./status.js";
 import { precisionTerm } from "./terms.js";
 import { against2, versusText } from "./versus.js";
 
@@ -51,15 +51,19 @@ function told(ids, to) {
   return [`, whose prompts name attempt${ids.length > 1 ? "s" : ""} `, ids.map((id, at) => [at ? ", " : "", h("a", { href: to(id) }, id)])];
 }
 
-/** The gain over the parent, from figures of one kind: both of the final check, or both of the search. */
+/** The gain over the parent, and why there is none, from figures of one kind: both of the final check, or both of the search. */
 function gained(attempt, parent, run) {
-  if (!parent) return "";
+  if (!parent) return null;
   const checks = [attempt.check?.summary, run.final_checks[parent.attempt]];
   const [mine, theirs] = checks.every((one) => one?.figures) ? checks : [attempt.search.summary, parent];
   const found = against2(mine, theirs);
   const name = `attempt ${parent.attempt}`;
-  if (!found) return "";
-  return `${found.told ? versusText(mine, theirs, name) : `No measurable gain over ${name} (${theirs.figures.latency})`}${attempt.check && mine !== checks[0] ? ", as the search measured both" : ""}. `;
+  if (!found) return null;
+  const where = attempt.check && mine !== checks[0] ? ", as the search measured both" : "";
+  if (found.told) return h("b", null, `${versusText(mine, theirs, name)}${where}.`);
+  const [ours, its] = [mine, theirs].map((one) => speedupText(one.figures.speedups.eager));
+  return [h("b", null, `No measurable gain over ${name}${where}.`),
+    h("span", { class: "quiet" }, `Their speedups cannot be told apart: ${ours} here and ${its} of ${name}. The times, ${mine.figures.latency} and ${theirs.figures.latency}, are of different moments, so they do not rank.`)];
 }
 
 /** What the interval against eager mode says. */
@@ -79,7 +83,7 @@ function result(attempt, gain, run) {
       checked && attempt.figures ? h("p", { class: "quiet" }, `In the search it was correct: ${attempt.figures.latency}, ${attempt.figures.speedups.eager}.`) : null);
   const figure = (name, value, note) => h("div", null, h("dt", null, name), h("dd", null, value, note ? h("small", null, note) : null));
   return h("div", { class: "card" },
-    h("p", { class: "verdict" }, standingOf(shown, checked), gain && h("b", null, gain)),
+    h("p", { class: "verdict" }, standingOf(shown, checked), gain),
     h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${attempt.figures.speedups.eager.replace("x", "× vs eager")}.` : ""),
     h("dl", { class: "figures" },
       figure("time of a call", shown.figures.latency, shown.figures.eager && `eager ${shown.figures.eager}, beside it`),

@@ -16,9 +16,12 @@ const SIGNS = {
   root: "M-4 -4L4 -4L4 4L-4 4Z",
 };
 
+/** A speedup with its interval. One that begins at 0.00 would invite a reader to trust its other end. */
+export const speedupText = (text) => text.replace(/(\d)x\b/g, "$1×").replace(/\[0\.00, [\d.]+\]/g, "[too wide to show]");
+
 /** A speedup with its interval in a list; one too noisy to rank says so, and has its figures in the title. */
 export function speedupShown(text = "") {
-  return text.endsWith("too noisy") ? h("span", { class: "quiet", title: text.replace("x", "×") }, "too noisy") : text.replace("x", "×");
+  return text.endsWith("too noisy") ? h("span", { class: "quiet", title: speedupText(text) }, "too noisy") : speedupText(text);
 }
 
 /** Which attempts cannot be told apart from the best one. */
