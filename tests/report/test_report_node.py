@@ -99,7 +99,7 @@ def test_a_call_lists_ends_of_sources_that_were_cut_and_attempts_that_were_named
 
     document = node_document(RunView(RUN, reference(), (working(1), ANCHORED), (call,)), ANCHORED)
 
-    assert ("56 lines at the end of 1 source cut",) == document.cuts
+    assert ("56 lines at the end of attempt 1's source cut",) == document.cuts
     assert (1,) == document.told_of
     assert node_document(VIEW, ANCHORED).told_of is None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from stark.core.base import Frozen
@@ -29,6 +29,7 @@ from stark.report.spending import Row, fit_line, spending_rows
 from stark.report.view import RunView
 
 _SHORTENED = re.compile(r"^\s*# … (\d+) more lines$", re.MULTILINE)
+_LISTED = re.compile(r"^- Attempt (\d+)\b", re.MULTILINE)
 _NAMED = re.compile(r"\battempts? (\d+)\b", re.IGNORECASE)
 
 
@@ -214,14 +215,19 @@ def node_document_of(
 def _cuts(call: Call) -> str | None:
     """What the prompt lacks: attempts that were trimmed to its limit, ends of sources, a problem that was not recorded."""
     text = "\n".join(message.text for message in call.messages)
-    lines = [int(count) for count in _SHORTENED.findall(text)]
-    ends = f"{counted(sum(lines), 'line')} at the end of {counted(len(lines), 'source')} cut"
     found = (
         fit_line(call.fit) if call.fit else None,
-        ends if lines else None,
+        *(f"{counted(lines, 'line')} at the end of {whose} cut" for whose, lines in _ends(text)),
         "the problem's text is left out of this recording" if LEFT_OUT in text else None,
     )
     return "; ".join(filter(None, found)) or None
+
+
+def _ends(text: str) -> Iterator[tuple[str, int]]:
+    """Whose source was cut in a prompt, which names the attempt above its source, and by how many lines."""
+    for found in _SHORTENED.finditer(text):
+        named = _LISTED.findall(text, 0, found.start())
+        yield f"attempt {named[-1]}'s source" if named else "a source", int(found[1])
 
 
 def _told_of(attempt: int, calls: Sequence[Call]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import { sideBySide, source } from "./code.js";
 import { box, brief, facts, h, section, table, wholeIdea } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
 import { classOf } from "./run.js";
-import { badge, speedupText, tie } from "./status.js";
+import { badge, speedupText, tie, unbounded } from "./status.js";
 import { precisionTerm } from "./terms.js";
 import { against2, versusText } from "./versus.js";
 
@@ -80,15 +80,15 @@ function result(attempt, gain, run) {
   const shown = checked ?? attempt.search.summary;
   if (!shown.figures)
     return h("div", { class: "card failure" }, h("h2", null, checked ? "The final check refused it" : "Why it failed"), box(shown.evidence, { class: "said" }),
-      checked && attempt.figures ? h("p", { class: "quiet" }, `In the search it was correct: ${attempt.figures.latency}, ${attempt.figures.speedups.eager}.`) : null);
+      checked && attempt.figures ? h("p", { class: "quiet" }, `In the search it was correct: ${attempt.figures.latency}, ${speedupText(attempt.figures.speedups.eager)}.`) : null);
   const figure = (name, value, note) => h("div", null, h("dt", null, name), h("dd", null, value, note ? h("small", null, note) : null));
   return h("div", { class: "card" },
     h("p", { class: "verdict" }, standingOf(shown, checked), gain),
-    h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${attempt.figures.speedups.eager.replace("x", "× vs eager")}.` : ""),
+    h("p", { class: "quiet" }, checked ? "As the final check measured it." : "As the search measured it; only a final check confirms a win.", checked && attempt.figures ? ` The search measured ${attempt.figures.latency}, ${speedupText(attempt.figures.speedups.eager).replace("×", "× vs eager")}.` : ""),
     h("dl", { class: "figures" },
       figure("time of a call", shown.figures.latency, shown.figures.eager && `eager ${shown.figures.eager}, beside it`),
       Object.entries(shown.figures.speedups).map(([name, text]) => {
-        const [factor, interval] = text.replace(", too noisy", "").replace("x", "×").split(/(?<=×) /);
+        const [factor, interval] = speedupText(text).replace(", too noisy", "").split(/(?<=×) /);
         return text.endsWith("too noisy") ? figure(`vs ${name}`, "too noisy", `${factor} ${interval}`) : figure(`vs ${name}`, factor, interval);
       }),
       shown.roofline_fraction === null ? figure("roofline", h("small", null, shown.figures.roofline_why.replace("roofline ", ""))) : figure("roofline", shown.figures.roofline),
@@ -135,7 +135,7 @@ function evidence(attempt) {
   const shown = attempt.check ?? attempt.search; // whose failure is told above
   return h("div", { class: "columns" }, parts.map(([name, judged]) => h("div", null,
     parts.length > 1 ? h("h3", null, name) : null,
-    facts([["status", judged.summary.status.replaceAll("_", " ")], ...judged.facts.filter(([fact]) => fact !== "evidence" || judged !== shown)]),
+    facts([["status", judged.summary.status.replaceAll("_", " ")], ...judged.facts.filter(([fact]) => fact !== "evidence" || judged !== shown).map(([fact, text]) => [fact, unbounded(text)])]),
     judged.output.trim() ? [h("h3", null, "Output"), box(judged.output.trim())] : null)));
 }
 

@@ -16,8 +16,11 @@ const SIGNS = {
   root: "M-4 -4L4 -4L4 4L-4 4Z",
 };
 
-/** A speedup with its interval. One that begins at 0.00 would invite a reader to trust its other end. */
-export const speedupText = (text) => text.replace(/(\d)x\b/g, "$1×").replace(/\[0\.00, [\d.]+\]/g, "[too wide to show]");
+/** An interval that begins at 0.00 says nothing, and would invite a reader to trust its other end. */
+export const unbounded = (text) => text.replace(/\[0\.00, [\d.]+\]/g, "[interval too wide to show]");
+
+/** A speedup with its interval. */
+export const speedupText = (text) => unbounded(text.replace("x", "×"));
 
 /** A speedup with its interval in a list; one too noisy to rank says so, and has its figures in the title. */
 export function speedupShown(text = "") {
