@@ -191,6 +191,20 @@ def test_a_kernel_that_fails_at_other_shapes_is_confirmed_at_its_own_only(
     assert "shape-specialized" not in said
 
 
+def test_a_share_just_over_the_roofline_is_explained(page: Any, site: str) -> None:
+    opened(page, f"{site}#/run/88-mingptnewgelu-stark-1-95cf6acd")
+    said = page.locator("main").inner_text()
+    assert "101%" in said and "at the roofline, which is known to 5 %" in said
+    assert "Just above 100 %: 5, 6, 7." in said
+
+
+def test_the_limit_of_a_roofline_has_one_name(page: Any, site: str) -> None:
+    opened(page, f"{site}#/run/depthwise-hardswish-stark-1-629ee84b")
+    assert "memory- and compute-bound" in page.locator(".figures").inner_text()
+    roof = page.get_by_role("region", name="Roofline", exact=True).inner_text()
+    assert "memory- and compute-bound at best" in roof
+
+
 def test_keys_lead_through_a_run(page: Any, site: str) -> None:
     opened(page, f"{site}#/run/{RMSNORM}")
     page.keyboard.press("b")

@@ -14,6 +14,7 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT
 from stark.core.profile import Profile
 from stark.core.reference import Reference
+from stark.explain.evaluation import bound_text
 
 
 class RooflinePoint(Frozen):
@@ -53,6 +54,9 @@ class RooflineDocument(Frozen):
     flop_per_byte: float
     floor_ms: float
     bound: str
+    limit: str
+    """The bound in words: `memory-bound`, or `memory- and compute-bound` if both take about as long."""
+
     points: tuple[RooflinePoint, ...]
     path: tuple[int, ...]
     """From the reference (0) by the attempts that led to the best one."""
@@ -78,6 +82,7 @@ def roofline_document(
         flop_per_byte=roof.flops / roof.least_bytes,
         floor_ms=roof.floor_ms,
         bound=roof.bound,
+        limit=bound_text(roof),
         points=(eager, *points),
         path=path,
     )

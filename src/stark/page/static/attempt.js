@@ -3,6 +3,7 @@
 import { bars } from "./charts.js";
 import { sideBySide, source } from "./code.js";
 import { box, brief, facts, h, section, table, wholeIdea } from "./dom.js";
+import { overShare } from "./roofline.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
 import { classOf } from "./run.js";
 import { badge, speedupText, tie, unbounded } from "./status.js";
@@ -91,10 +92,10 @@ function result(attempt, gain, run) {
         const [factor, interval] = speedupText(text).replace(", too noisy", "").split(/(?<=×) /);
         return text.endsWith("too noisy") ? figure(`vs ${name}`, "too noisy", `${factor} ${interval}`) : figure(`vs ${name}`, factor, interval);
       }),
-      shown.roofline_fraction === null ? figure("roofline", h("small", null, shown.figures.roofline_why.replace("roofline ", ""))) : figure("roofline", shown.figures.roofline),
+      shown.roofline_fraction === null ? figure("roofline", h("small", null, shown.figures.roofline_why.replace("roofline ", ""))) : figure("roofline", shown.figures.roofline, overShare(shown.figures.roofline)),
       figure("error", shown.figures.error, [`reference ${tiny(shown.accuracy.reference_relative_rms)}, `, h("span", { class: "whole" }, `allowed ${tiny(shown.accuracy.budget)}`), h("br"),
         precisionTerm(classOf(shown.accuracy.precision, shown.figures.meets !== "not recorded" && shown.figures.meets, run))]),
-      shown.bottleneck && figure("bottleneck", shown.bottleneck.kind, shown.bottleneck.text.replace(/^[\w -]+: /, ""))),
+      shown.bottleneck && figure("bottleneck, by its profile", shown.bottleneck.kind, shown.bottleneck.text.replace(/^[\w -]+: /, ""))),
     Object.keys(shown.cases).length ? table(["case", "weight", "time", "vs eager", "roofline", "error"],
       Object.entries(shown.cases).map(([name, one]) => [name, one.weight, one.figures.latency, one.figures.speedups.eager, one.figures.roofline, one.figures.error]), [1, 2, 3, 4, 5]) : null);
 }
@@ -143,7 +144,9 @@ function profile(attempt) {
   const profiles = Object.entries((attempt.check ?? attempt.search).profiles);
   const shown = profiles.length ? profiles : Object.entries(attempt.search.profiles);
   if (!shown.length) return null;
-  return section("Where the time goes", shown.map(([name, one]) => h("div", null,
+  return section("Where the time goes",
+    h("p", { class: "quiet" }, "Shares are of the rates that its judge had measured by then; the roofline is the run's, so the two can differ by a few percent."),
+    shown.map(([name, one]) => h("div", null,
     name ? h("h3", null, `Case ${name}`) : null,
     h("p", null, one.lines[0]), h("p", { class: "quiet" }, one.lines[1] ?? ""),
     bars(one.bars),

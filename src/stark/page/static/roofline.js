@@ -5,13 +5,21 @@ import { h, s } from "./dom.js";
 import { logScale, short } from "./scales.js";
 import { sign } from "./status.js";
 
+/** The uncertainty of a roofline, `NEAR` in `core/device.py`. */
+const UNSURE = 0.05;
+
+/** Why a share such as `101%` can exceed 100 %; null if it does not. */
+export const overShare = (text) => (parseInt(text, 10) > 100 ? "at the roofline, which is known to 5 %" : null);
+
 export function roofline(run) {
   const roof = run.roofline;
   const words = roof.peak_tflop_s === null
     ? `Without matrix products, only memory bounds this problem: ${roof.gb_s.toFixed(0)} GB/s.`
-    : `${short(roof.flop_per_byte)} FLOP per byte: ${roof.bound}-bound. Memory ${roof.gb_s.toFixed(0)} GB/s; ${roof.arithmetic} ${short(roof.peak_tflop_s)} TFLOP/s.`;
-  const above = roof.points.filter((point) => point.share > 1).map((point) => point.attempt || "eager").sort((a, b) => a - b);
-  const doubt = above.length ? ` Above the roofline: ${above.join(", ")}. It is no bound for them.` : "";
+    : `${short(roof.flop_per_byte)} FLOP per byte: ${roof.limit} at best; what limits a kernel now is its own bottleneck, which its profile tells. Memory ${roof.gb_s.toFixed(0)} GB/s; ${roof.arithmetic} ${short(roof.peak_tflop_s)} TFLOP/s.`;
+  const among = (least, most) => roof.points.filter((point) => point.share > least && point.share <= most).map((point) => point.attempt || "eager").sort((a, b) => a - b).join(", ");
+  const [near, above] = [among(1, 1 + UNSURE), among(1 + UNSURE, Infinity)];
+  const cause = roof.bound === "memory" ? "their data stayed in a cache, or the bandwidth was measured too low" : "they do less arithmetic, or in lower precision, or the peak was measured too low";
+  const doubt = [near && ` Just above 100 %: ${near}. They are at the roofline, which is known to 5 %.`, above && ` Above the roofline: ${above}; ${cause}.`].filter(Boolean).join("");
   return [
     h("p", { class: "quiet" }, `As the search measured them. ${roof.device}, ${roof.dtypes.join(", ")}${roof.case ? `, case ${roof.case}` : ""}. ${words} Measured for this run: shares of runs with other limits cannot be compared.${doubt}`),
     h("div", { class: "pair-of-pictures" }, roof.peak_tflop_s === null ? null : plane(run, roof), shares(run, roof)),

@@ -3,7 +3,7 @@
 import { against, course, factorText, named } from "./charts.js";
 import { resumeButton } from "./control.js";
 import { brief, facts, h, section, table } from "./dom.js";
-import { roofline } from "./roofline.js";
+import { overShare, roofline } from "./roofline.js";
 import { inOneFile, read, readAgain, runPath } from "./source.js";
 import { badge, speedupShown, tie, words } from "./status.js";
 import { modelName, precisionTerm } from "./terms.js";
@@ -124,7 +124,7 @@ function warnings(run) {
 function shortened(text) {
   if (text.startsWith("roofline unknown")) return h("small", null, "unknown, see the warning");
   const found = text.match(/^([^(]*?) ?\((.*)\)$/);
-  return found ? [found[1].replace(" of the roofline", ""), h("small", null, found[2])] : [h("small", null, text)];
+  return found ? [found[1].replace(" of the roofline", ""), h("small", null, [found[2], overShare(text)].filter(Boolean).join("; "))] : [h("small", null, text)];
 }
 
 function leaderboard(run) {
