@@ -148,6 +148,14 @@ def test_two_runs_are_compared_in_a_sentence(
     assert page.locator(".lead-sentence").inner_text().startswith(verdict)
 
 
+def test_a_best_attempt_that_a_line_leaves_out_is_explained(page: Any, site: str) -> None:
+    pair = "masked-softmax-stark-1-467e81e3/0/masked-softmax-reflexion-1-79a148e0/0"
+    said = opened(page, f"{site}#/compare/{pair}").locator("main").inner_text()
+
+    assert "A's best attempt, 6, is not on its line" in said
+    assert "B's best attempt" not in said
+
+
 def test_runs_of_devices_with_other_rates_are_not_compared_by_rooflines(
     page: Any, site: str
 ) -> None:

@@ -1,6 +1,6 @@
 // Two attempts, or two runs, beside each other.
 
-import { against, claimsOf, course, fitting, letterKey } from "./charts.js";
+import { against, claimsOf, course, fitting, letter, letterKey, noisy } from "./charts.js";
 import { sideBySide } from "./code.js";
 import { brief, h, section, table, wholeIdea } from "./dom.js";
 import { attemptPath, inOneFile, read, runPath } from "./source.js";
@@ -85,7 +85,8 @@ async function runs(a, b) {
     ...kinds(...found.map(bestOf)).reverse().map(([kind, mine, theirs]) => section(`Best attempts in the ${kind}`,
       figuresOf(mine, theirs, ["A", "B"], found.map((run, at) => h("span", null, letterKey(at), run.best ? `attempt ${run.best}` : "no correct attempt"))))),
     section("Search", h("div", { class: "card" },
-      h("p", { class: "legend" }, found.map((run, at) => [letterKey(at), h("span", null, run.run.id)]), "Lines: best so far; dashed: too noisy to rank."),
+      h("p", { class: "legend" }, found.map((run, at) => [letterKey(at), h("span", null, run.run.id)]), "Lines: best so far; dashed: too noisy to rank, so the lines leave it out."),
+      found.map((run, at) => offLine(run, letter(at))),
       course(found, { width: fitting(900), height: 320 }).filter(Boolean))),
     section("What differs", differences(found)));
   draw();
@@ -95,6 +96,13 @@ async function runs(a, b) {
     concerns: (changed) => found.some((run) => changed.includes(run.run.id)),
     update: async () => { found = await Promise.all([read(runPath(a)), read(runPath(b))]); draw(); },
   };
+}
+
+/** Why the line of a run does not end at its best attempt; null if it may. */
+function offLine(run, name) {
+  const best = run.attempts.find((one) => one.attempt === run.best);
+  if (!best || !noisy(best.speedups.eager)) return null;
+  return h("p", { class: "quiet" }, `${name}'s best attempt, ${run.best}, is not on its line: its speedup in the search is too noisy to rank.${run.confirmed ? " It leads by the final check." : ""}`);
 }
 
 /** What a run achieved, such as `attempt 5 passed the final check; 8 attempts, 1 of them failed; price unknown`. */
