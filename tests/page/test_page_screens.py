@@ -197,6 +197,7 @@ def test_a_kernel_that_fails_at_other_shapes_is_confirmed_at_its_own_only(
     assert "Confirmed at the given shape only" in said
     assert "Attempt 3 is correct only at the given shape: incorrect with seq_len = 257." in said
     assert "shape-specialized" not in said
+    assert "replies prepared before the run" in page.locator(".title").inner_text()
 
 
 def test_a_share_just_over_the_roofline_is_explained(page: Any, site: str) -> None:
@@ -204,6 +205,16 @@ def test_a_share_just_over_the_roofline_is_explained(page: Any, site: str) -> No
     said = page.locator("main").inner_text()
     assert "101%" in said and "at the roofline, which is known to 5 %" in said
     assert "Just above 100 %: 5, 6, 7." in said
+
+
+def test_a_speedup_that_is_too_noisy_shows_its_interval_without_false_figures(
+    page: Any, site: str
+) -> None:
+    said = opened(page, f"{site}#/run/gated-causal-conv-b942").locator(".hero").inner_text()
+    assert f"18.72{TIMES}, but the 95 % interval is 0.02 to over 1000." in said
+    assert "most tokens by code" in said
+    said = opened(page, f"{site}#/run/{SWIGLU}/2").locator("main").inner_text()
+    assert f"3.15{TIMES} [under 0.01, over 1000]" in said.replace("\n", " ")
 
 
 def test_the_limit_of_a_roofline_has_one_name(page: Any, site: str) -> None:

@@ -7,6 +7,7 @@ from rich.console import Console
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
 from stark.core.node import Node
+from stark.core.usage import Spent
 from stark.report.document import run_document
 from stark.report.run import run_text, runs_table
 from stark.report.runs_document import RunLine
@@ -137,6 +138,18 @@ def test_calls_without_replies_are_counted() -> None:
     assert "1 call in flight, 2 calls failed" in said
     assert "no model was called" not in said
     assert "no model was called" in text_of(run_text(run_document(view()), 200))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lost", "prepared"), [(0.2, 0, True), (60, 0, False), (0, 2, False)]
+)
+def test_replies_that_came_at_once_are_said_to_be_prepared(
+    seconds: float, lost: int, prepared: bool
+) -> None:
+    spent = Spent(calls=2, lost_calls=lost, seconds=seconds)
+    said = run_document(view(charged={"solo": spent})).spending_notes
+
+    assert prepared == any("prepared before the run" in note for note in said)
 
 
 def test_noisy_speedups_are_marked_in_the_list_of_runs() -> None:

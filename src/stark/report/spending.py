@@ -22,6 +22,8 @@ ESTIMATED = (
     f"~ is an estimate, at {BYTES_PER_TOKEN} bytes per token, for models that report no tokens"
 )
 
+PREPARED = "the command replied in under 1 s, sooner than a model writes: its replies were prepared before the run, such as in files"
+
 _LEFT: dict[Kept, str] = {
     "outcome": "the source of",
     "line": "all but one line of",
@@ -75,6 +77,10 @@ def run_notes(view: RunView) -> Iterator[str]:
         yield f"{view.spent.calls} recorded replies; no model was called, and nothing was paid"
         return
     yield from spending_notes(view.roles)
+    spent, models = view.spent, view.run.config.models.values()
+    commands = all(each.model.startswith("exec") for each in models)
+    if commands and spent.calls > spent.lost_calls and spent.seconds < 1:
+        yield PREPARED
     waiting = [counted(view.in_flight, "call") + " in flight"] if view.in_flight else []
     failed = [counted(view.failed, "call") + " failed"] if view.failed else []
     if waiting or failed or not view.roles:

@@ -146,7 +146,7 @@ function slowerAutotune(claims) {
 }
 
 /** The interval in a text such as `2.00x vs eager [1.98, 2.02]`. */
-const interval = (text) => text.match(/\[([^\]]+)\]/)?.[1].replace(", ", " to ") ?? "";
+export const interval = (text) => text.match(/\[([^\]]+)\]/)?.[1].replace(", ", " to ") ?? "";
 
 const NAMES = { eager: "eager", compile: "compile", "max-autotune": "max-autotune" };
 export const named = (reference) => NAMES[reference] ?? reference;

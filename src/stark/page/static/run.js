@@ -1,11 +1,11 @@
 // One run: what it achieved, its tree, its leaders, its cost, and what happens.
 
-import { against, course, factorText, named } from "./charts.js";
+import { against, course, factorText, interval, named } from "./charts.js";
 import { resumeButton } from "./control.js";
 import { brief, facts, h, section, table } from "./dom.js";
 import { overShare, roofline } from "./roofline.js";
 import { inOneFile, read, readAgain, runPath } from "./source.js";
-import { badge, speedupShown, tie, words } from "./status.js";
+import { badge, speedupShown, speedupText, tie, unbounded, words } from "./status.js";
 import { modelName, precisionTerm } from "./terms.js";
 import { tree } from "./tree.js";
 
@@ -48,7 +48,8 @@ export async function runScreen(id) {
 function titleOf(run) {
   const config = run.run.config;
   const device = run.reference?.device.name;
-  const models = [...new Set(Object.values(config.models).map((one) => modelName(one.model)))].join(", ");
+  const prepared = run.spending_notes.some((note) => note.includes("prepared before the run"));
+  const models = [...new Set(Object.values(config.models).map((one) => modelName(one.model)))].join(", ") + (prepared ? ", replies prepared before the run" : "");
   return [
     inOneFile ? null : h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), " / ", run.run.id),
     h("h1", null, brief(run.run.problem.name, 300)),
@@ -85,7 +86,7 @@ function achieved(run) {
       h("span", { class: "factor" }, first.factor.replace("x", "×")),
       h("span", { class: "of" }, `faster than ${named(first.reference)} PyTorch`,
         h("small", null, `95 % interval ${first.speedup.low.toFixed(2)} to ${first.speedup.high.toFixed(2)}`))),
-    first?.meaning === "noisy" && h("p", { title: first.text.replace("x", "×") }, `The times are too noisy to tell whether it is faster than ${named(first.reference)} PyTorch.`),
+    first?.meaning === "noisy" && h("p", null, `The times are too noisy to tell whether it is faster than ${named(first.reference)} PyTorch: ${speedupText(first.factor)}, but the 95 % interval is ${interval(unbounded(first.text))}.`),
     line.claims.length > 0 && against(line.claims),
   ].filter(Boolean);
 }
@@ -97,9 +98,15 @@ function figures(run) {
       line.latency && ["time of a call", [line.latency, h("small", null, `eager ${line.claims[0].reference_latency}, beside it in the ${line.outcome === "confirmed" ? "final check" : "search"}`)]],
       line.roofline && ["roofline", shortened(line.roofline)],
       line.accuracy && ["error", errorOf(line, run)],
-      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} ${line.calls === 1 ? "call" : "calls"}`, line.time && line.time !== "0:00" ? `${line.time} in all` : null].filter(Boolean).join(", "))]],
+      ["cost", [line.cost, h("small", null, [`${line.tokens}, ${line.calls} ${line.calls === 1 ? "call" : "calls"}`, line.time && line.time !== "0:00" ? `${line.time} in all` : null, most(run.roles)].filter(Boolean).join(", "))]],
       ["attempts", [String(run.made), h("small", null, Object.entries(run.statuses).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", "))]],
   ].filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+/** The role that used most tokens, if there are several. */
+function most(roles) {
+  const used = Object.entries(roles).map(([role, spent]) => [spent.input_tokens + spent.output_tokens, role]).sort(([a], [b]) => b - a);
+  return used.length > 1 && used[0][0] > used[1][0] ? `most tokens by ${used[0][1]}` : null;
 }
 
 /** The error beside the reference's own and the allowed one, and the outputs' types; the class is explained on request. */

@@ -16,8 +16,8 @@ const SIGNS = {
   root: "M-4 -4L4 -4L4 4L-4 4Z",
 };
 
-/** An interval that begins at 0.00 says nothing, and would invite a reader to trust its other end. */
-export const unbounded = (text) => text.replace(/\[0\.00, [\d.]+\]/g, "[interval too wide to show]");
+/** Intervals whose ends bound nothing, such as `[0.00, 3228.16]`, without figures that would invite doubt. */
+export const unbounded = (text) => text.replace(/\[0\.00, /g, "[under 0.01, ").replace(/, \d{4,}\.\d+\]/g, ", over 1000]");
 
 /** A speedup with its interval. */
 export const speedupText = (text) => unbounded(text.replace("x", "×"));

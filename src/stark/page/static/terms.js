@@ -25,7 +25,7 @@ const TERMS = [
   ["The search", [
     ["strategy", "Which attempt is continued next, and by whom. stark: a planner, a coder and a debugger continue the fastest attempt, at times another one. stark:best-first: the same team drafts a few, repairs failures, then continues the fastest. reflexion: one model continues the latest. sampling: one model starts anew each time."],
     ["role", "What a model is asked for: plan an edit, code it, debug a failure, or solo: write a kernel in one call."],
-    ["exec[NAME]", "A model behind a command, called NAME; exec alone has no name. Beside a call stands the name that its reply gave."],
+    ["exec[NAME]", "A model behind a command, called NAME; exec alone has no name. Beside a call stands the name that its reply gave. A command may ask a model, or read prepared replies from files."],
     ["executor", "How requests reach the judge: local, a command, a Ray cluster, or a folder that workers on other machines read."],
     ["waiting", "How long the replies of a role took, added up. Replies from a file take no time."],
     ["~", "An estimate of tokens, for models that report none."],
@@ -33,7 +33,7 @@ const TERMS = [
 ];
 
 /** A model as a reader knows it: `claude` for `exec[claude]` with or without its command. */
-export const modelName = (text) => text.replace(/\bexec\[([^\]]+)\](:\S+)?/g, "$1").replace(/\bexec(?=$| \()/g, "a command without a name");
+export const modelName = (text) => text.replace(/\bexec\[([^\]]+)\](:\S+)?/g, "$1").replace(/\bexec(?=$| \()/g, "a command without a name (exec)");
 
 const listOf = (terms) => h("dl", { class: "facts terms" }, terms.map(([name, text]) => [h("dt", null, name), h("dd", null, text)]));
 const close = () => h("form", { method: "dialog" }, h("button", null, "Close"));
