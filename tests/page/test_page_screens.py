@@ -251,7 +251,7 @@ def test_an_attempt_shows_plan_changes_evidence_profile_and_prompts(page: Any, s
     said = page.locator(".verdict").inner_text()
     assert "Confirmed: faster than eager" in said
     assert "No measurable gain over attempt 2, as the search measured both." in said
-    assert "of attempt 2. The times" in said and "and 3.79 ms, are of different moments" in said
+    assert "here; attempt 2: " in said and "and 3.79 ms, are of different moments" in said
     assert "whose prompts name attempts 1, 2, 3, 4" in page.locator(".lineage").inner_text()
     removed, added = page.locator(".half.old"), page.locator(".half.new")
     assert 'cache_modifier=".cs"' in removed.first.inner_text()

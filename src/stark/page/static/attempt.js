@@ -64,7 +64,7 @@ function gained(attempt, parent, run) {
   if (found.told) return h("b", null, `${versusText(mine, theirs, name)}${where}.`);
   const [ours, its] = [mine, theirs].map((one) => speedupText(one.figures.speedups.eager));
   return [h("b", null, `No measurable gain over ${name}${where}.`),
-    h("span", { class: "quiet" }, `Their speedups cannot be told apart: ${ours} here and ${its} of ${name}. The times, ${mine.figures.latency} and ${theirs.figures.latency}, are of different moments, so they do not rank.`)];
+    h("span", { class: "quiet" }, `Their speedups cannot be told apart: ${ours} here; ${name}: ${its}. The times, ${mine.figures.latency} and ${theirs.figures.latency}, are of different moments, so they do not rank.`)];
 }
 
 /** What the interval against eager mode says. */

@@ -70,7 +70,7 @@ function gainOf(mine, theirs, names, sameRates) {
   const found = against2(theirs, mine, sameRates);
   if (!found || !mine.figures || !theirs.figures) return null;
   return h("p", null, `${names[1][0].toUpperCase()}${names[1].slice(1)}: ${versusText(theirs, mine, names[0], sameRates)}`,
-    !sameRates ? "." : !found.sameWindow ? ". Eager mode took another time beside each, so the two times cannot be compared." : found.told ? "." : `; the ratio of the times is ${found.times.toFixed(2)}, but they are of different moments, so it does not rank.`);
+    !sameRates ? "." : !found.sameWindow ? ". Eager mode took another time beside each, so the two times cannot be compared." : found.told ? "." : `; the ratio of the times is ${found.times.toFixed(2)}, but the times are of different moments, so it does not rank.`);
 }
 
 async function runs(a, b) {
