@@ -26,11 +26,13 @@ def serve_page(recordings: list[Path], settings: Settings, port: int, controls: 
         import uvicorn
 
         from stark.page.control import Control
+        from stark.page.memory import share_one_heap
         from stark.page.server import make_app
     except ImportError as error:
         raise UsageError(
             f'the page needs the Python package {error.name}: pip install "stark-kernels[web]"'
         ) from error
+    share_one_heap()
     with _store(recordings, settings) as (store, files), _listening(port) as listening:
         taken = listening.getsockname()[1]
         if taken != port:

@@ -25,6 +25,9 @@ from stark.report.runs_document import Compiled, runs_document
 from stark.report.view import RunView
 from stark.store import Store
 
+TOGETHER = 25
+"""How many attempts are read from the store together: memory that was needed once is not all given back."""
+
 
 class Packed:
     """The finished attempts of one run as compressed JSON. An answer that is being sent keeps its run's own."""
@@ -62,12 +65,14 @@ class Kept:
         if self.of != of or view.run.config.strategy.name == AGENT:
             self.of, self.attempts, self.packed = of, [], Packed()
         new = list(view.finished_s)[len(self.attempts) :]
-        said = store.first_words(view.run.id, new) if new else {}
-        for node in store.each_node(view.run.id, new) if new else ():
-            reply = said.get(node.id, "")
-            document = attempt_document(node, view.finished_s[node.id], view.reference, reply)
-            self.packed.add(document)
-            self.attempts.append(_slim(document))
+        for begin in range(0, len(new), TOGETHER):
+            some = new[begin : begin + TOGETHER]
+            said = store.first_words(view.run.id, some)
+            for node in store.each_node(view.run.id, some):
+                reply = said.get(node.id, "")
+                document = attempt_document(node, view.finished_s[node.id], view.reference, reply)
+                self.packed.add(document)
+                self.attempts.append(_slim(document))
         speedup.cache_clear()  # it would keep all samples
         if new:
             give_back_memory()
