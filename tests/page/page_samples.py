@@ -65,7 +65,8 @@ class Browser:
             yield page
         finally:
             context.close()
-        assert [] == [each for each in errors if expected is None or expected not in each]
+        found = [each for each in errors if expected is None or expected not in each]
+        assert [] == found, found
 
 
 @contextmanager

@@ -52,7 +52,8 @@ def site(recorded_store: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def shared(browser: Browser) -> Iterator[Any]:
+def shared(browser: Browser, site: str) -> Iterator[Any]:
+    """Closed before the server: a stream that the server ends is an error of the page."""
     with browser.page(viewport={"width": 1280, "height": 500}) as page:
         yield page
 
