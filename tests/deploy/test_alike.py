@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -78,3 +79,77 @@ def test_without_pytorchs_comparison_the_kernel_runs_all_the_same(
         other = [each.double() for each in inputs]
         torch.testing.assert_close(model.double()(*other), own.double()(*other))
         assert 6 == applied.report().kernel_calls
+
+
+RELU = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.register_parameter("bias", None)
+        self.train(False)
+
+    def forward(self, x):
+        y = torch.relu(x)
+        return y if self.bias is None else y + self.bias
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def relu() -> Iterator[tuple[nn.Module, guard.Applied]]:
+    """A module with a kernel that has run, so that the comparison is there."""
+    made = kernel(RELU.replace("class Model(", "class ModelNew("), RELU, "relu_of_this_test")
+    module = made.reference.Model()
+    with torch.no_grad(), guard.apply(module, made, [""]) as applied:
+        for _ in range(3):
+            module(torch.randn(4, 8))
+        yield module, applied
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        lambda: torch.nested.nested_tensor(list(torch.ones(4, 8))),
+        lambda: torch.randn(4, 8).to_sparse_csr(),
+        lambda: torch.randn(4, 8).to_mkldnn(),
+        lambda: torch._efficientzerotensor(4, 8),
+        lambda: torch._neg_view(torch.randn(4, 8)),
+    ],
+    ids=["nested", "sparse", "mkldnn", "zero", "negative"],
+)
+def test_tensors_that_are_not_read_by_strides_run_the_original(
+    relu: tuple[nn.Module, guard.Applied], unusual: Callable[[], torch.Tensor]
+) -> None:
+    module, applied = relu
+    module(unusual())  # PyTorch's comparison would end the process at a nested one
+
+    report = applied.report()
+    assert 3 == report.kernel_calls
+    assert 1 == sum(report.original_calls.values())
+
+
+def test_a_parameter_that_was_none_is_noticed(relu: tuple[nn.Module, guard.Applied]) -> None:
+    module, applied = relu
+    module.bias = nn.Parameter(torch.ones(8))
+    x = torch.randn(4, 8)
+
+    assert torch.equal(module(x), torch.relu(x) + 1)
+    assert 3 == applied.report().kernel_calls
+
+
+def test_a_call_with_one_tensor_twice_unlearns_nothing(alike: Alike) -> None:
+    for _ in range(2 * TIMES):
+        alike.learn(X, X)
+
+    assert alike.check(X, Y)

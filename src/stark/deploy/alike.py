@@ -36,7 +36,8 @@ class Alike:
         """Compare with these tensors from now on. True."""
         if self.left:
             self.left -= 1
-            self.check = _comparison(tensors)
+            made = _comparison(tensors)
+            self.check = self.check if made is _never else made
         return True
 
 
@@ -53,7 +54,10 @@ def _comparison(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
 
 
 def alike_test(name: str, tests: Mapping[str, Iterable[str]], names: dict[str, Any]) -> str:
-    """A test that tensors are like those that passed these tests before, or pass them now; `tests` are by tensor."""
+    """A test that tensors are like those that passed these tests before, or pass them now; `tests` are by tensor.
+
+    PyTorch's comparison ends the process if it is given a nested tensor, so the caller must have excluded those.
+    """
     names[name], given = Alike(), ", ".join(tests)
     written = " and ".join(chain.from_iterable(tests.values()))
     return f"({name}.check({given}) or {written} and {name}.learn({given}))"

@@ -21,13 +21,13 @@ from stark.deploy.shell import fits, in_form, make_shell
 from stark.deploy.signature import Signature
 from stark.deploy.source import (
     NAMES,
-    PLAIN,
     ForwardSource,
     all_of,
     environment_tests,
     form_tests,
     generated,
     graph_tests,
+    is_plain,
 )
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Bound:
                 return f"{name} has another structure or value", repr(type(values[name]))
             for path, form in expected.items():
                 tensor = found[path]
-                if type(tensor) not in PLAIN:
+                if not is_plain(tensor):
                     return f"{name} is not a plain tensor", repr(type(tensor))
                 if fault := form.fault(tensor) or self.foreign(tensor):
                     return f"{name} has {fault[0]}", f"{name}{path}: {fault[1]}"
@@ -261,9 +261,10 @@ class Bound:
         for index, case in enumerate(self.contract.cases):
             forms = {f"x{place}": form for place, (_, form) in enumerate(tensors_in(case.inputs))}
             inputs = {name: self._tests(name, form, names) for name, form in forms.items()}
-            tests = [f"not {name}.data_ptr() % {ALIGNMENT}" for name in forms] + parts
+            tests = [f"not {x}.is_nested and not {x}.data_ptr() % {ALIGNMENT}" for x in forms]
+            tests += parts  # also excludes weights of other memory, such as nested ones
             if forms or weights:
-                tests.insert(0, alike_test(f"alike{index}", inputs | weights, names))
+                tests.append(alike_test(f"alike{index}", inputs | weights, names))
             holds.append(all_of("holds", tests, names, forms))
         self.holds, self.held_gpu = holds, self.gpu
         verified = self.contract.differentiated

@@ -19,7 +19,7 @@ from torch.nn.modules import module as torch_module
 from stark.capturing.described import MISSING, NAMED, described, found, is_as, matches, name_of
 from stark.deploy.contract import Contract, attribute
 from stark.deploy.shell import getters
-from stark.deploy.source import PLAIN, same_form
+from stark.deploy.source import is_plain, plain_tests
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = tuple(getattr(torch_module, f"_global{name}") for name in HOOKS)
@@ -119,7 +119,7 @@ class Parts:
             return "parameters or buffers were added or removed", ""
         for name in self.state:
             tensor = self.tensors[name]()
-            if type(tensor) not in PLAIN and not is_traced(tensor):
+            if not (is_traced(tensor) or is_plain(tensor)):
                 return "a parameter or buffer is not a plain tensor", f"{name}: {type(tensor)}"
             if fault := self.contract.state[name].fault(tensor) or misplaced(tensor):
                 return f"a parameter or buffer has {fault[0]}", f"{name}: {fault[1]}"
@@ -167,7 +167,7 @@ class Parts:
     def forms(self, names: dict[str, Any]) -> dict[str, list[str]]:
         """Tests that a weight was not changed in place to another form, by its name in the tests of `same`."""
         forms = map(self.contract.state.__getitem__, self.state)
-        return {f"p{i}": [*same_form(f"p{i}", form, names)] for i, form in enumerate(forms)}
+        return {f"p{i}": [*plain_tests(f"p{i}", form, names)] for i, form in enumerate(forms)}
 
     def _same_part(
         self, path: str, part: nn.Module, index: str, names: dict[str, Any]
@@ -183,6 +183,11 @@ class Parts:
         for leaf, home in self.contract.methods(part):
             if leaf != "forward" and not _is_cached(home, leaf):
                 yield from _not_nearer(part, leaf, index, names)
+        for kind, tensors in (("u", part._parameters), ("v", part._buffers)):
+            names[f"{kind}{index}"] = tensors
+            for leaf, tensor in tensors.items():
+                if tensor is None:
+                    yield f"{kind}{index}[{leaf!r}] is None"
         if part._modules:
             names |= {f"m{index}": part._modules, f"c{index}": dict(part._modules)}
             yield f"m{index} == c{index}"

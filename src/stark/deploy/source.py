@@ -34,6 +34,12 @@ PLAIN = (torch.Tensor, nn.Parameter)
 """The classes of tensors that kernels take; others may give operators another meaning."""
 
 
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of these classes, and its elements lie in memory by strides."""
+    usual = type(tensor) in PLAIN and tensor.layout is torch.strided
+    return usual and not tensor.is_nested and not tensor._is_zerotensor()
+
+
 def only_device(kind: str) -> bool:
     """Whether a `torch.device` context of this kind is the only mode for functions, as by `set_default_device`."""
     modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
@@ -53,6 +59,7 @@ NAMES: dict[str, Any] = {
     "stark_grad_enabled": torch.is_grad_enabled,
     "stark_default_dtype": torch.get_default_dtype,
     "stark_float32": torch.float32,
+    "stark_functional": torch._is_functional_tensor,
     "stark_id": id,
     "stark_Method": types.MethodType,
     "stark_overlap": overlap,
@@ -145,7 +152,7 @@ def all_of(
     condition = "\n            and ".join(tests) or "True"
     source = (
         f"def {name}({', '.join(arguments)}):\n    try:\n        return (\n            {condition}\n        )\n"
-        "    except (AttributeError, KeyError):\n        return False\n"
+        "    except (AttributeError, KeyError, RuntimeError):\n        return False\n"
     )
     made: Callable[..., bool] = generated(name, source, dict(names))
     return made
@@ -339,16 +346,22 @@ def form_tests(
 
     `in_graph`: while a graph is traced, tensors are of other classes.
     """
-    plain = f"(type({expression}) is stark_Tensor or type({expression}) is stark_Parameter)"
-    yield f"isinstance({expression}, stark_Tensor)" if in_graph else plain
+    if in_graph:
+        yield f"isinstance({expression}, stark_Tensor)"
+        yield from same_form(expression, form, names)
+    else:
+        yield from plain_tests(expression, form, names)
     yield here
+
+
+def plain_tests(expression: str, form: TensorForm, names: dict[str, Any]) -> Iterator[str]:
+    """Tests that a value is a plain tensor of a form on any device, whose memory is as its operators read it."""
+    yield f"(type({expression}) is stark_Tensor or type({expression}) is stark_Parameter)"
     yield from same_form(expression, form, names)
-    if not in_graph:
-        # Only `z.conj().imag` has the negative bit. It has gaps, and begins four or eight bytes after a number.
-        if not form.contiguous:
-            yield f"not {expression}.is_neg()"
-        if form.dtype.is_complex:
-            yield f"not {expression}.is_conj()"
+    yield f"not {expression}.is_neg() and not {expression}._is_zerotensor()"
+    yield f"not stark_functional({expression})"
+    if form.dtype.is_complex:
+        yield f"not {expression}.is_conj()"
 
 
 def same_form(expression: str, form: TensorForm, names: dict[str, Any]) -> Iterator[str]:
