@@ -101,7 +101,7 @@ async def _rate(notation: str, candidates: int) -> float:
 
     async def judged(number: int) -> None:
         problem = PROBLEMS[number % len(PROBLEMS)]
-        source = KERNEL.format(number=number // len(PROBLEMS))
+        source = KERNEL.format(number=number)
         async with slots:
             found = await executor.evaluate(problem, Candidate(language="triton", source=source))
         if found.status != "correct":

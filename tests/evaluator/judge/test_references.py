@@ -18,7 +18,7 @@ from stark.evaluator.judge.problem.inputs import Program
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.room import Room
-from stark.evaluator.judge.running import start_reference
+from stark.evaluator.judge.running import queues, start_reference
 from support.candidates import PROBLEM
 from support.nodes import DEVICE
 
@@ -148,3 +148,22 @@ def test_what_a_kernel_met_is_blamed_on_the_part_that_launched_it(
 
     assert not machine.works(torch.device("cuda:0"))
     assert machine.works(torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("source", "few"),
+    [
+        ("at::cuda::getCurrentCUDAStream()", True),
+        ("# tunable: a stream of rows", True),
+        ("nn.GRUCell(8, 8)", True),
+        ("side = torch.cuda.Stream()", False),
+        ("cudaStreamCreateWithFlags(&side, 1);", False),
+        ("at::cuda::getStreamFromPool()", False),
+        ("cudaGraphAddKernelNode(&node, graph, 0, 0, &given);", False),
+        ("torch._VF.lstm(x, state, weights)", False),
+        ("nn.GRU(8, 8)", False),
+        ("torch.linalg.eigh(x)", False),
+    ],
+)
+def test_only_what_makes_streams_gets_all_of_cudas_queues(source: str, few: bool) -> None:
+    assert few == bool(queues(source))

@@ -54,8 +54,10 @@ def main() -> None:
     from stark.evaluator.judge.building.toolchain import toolchain_of
     from stark.evaluator.judge.lock import Slots
     from stark.evaluator.judge.relay import Relay
+    from stark.evaluator.judge.running import FEW_QUEUES
     from stark.evaluator.judge.server import Judge
 
+    os.environ.update(FEW_QUEUES)
     found, name = _measured(device, answers)
     slots = Slots(locks_below(cache_folder()), name, max(1, (os.cpu_count() or 2) // 2))
     toolchain, service = toolchain_of(cache.root), os.environ.get(SERVICE)

@@ -38,7 +38,7 @@ from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
-from stark.evaluator.judge.running import visible
+from stark.evaluator.judge.running import queues, visible
 from stark.evaluator.judge.verifying import verify
 from stark.explain.evaluation import evidence
 from stark.languages import language
@@ -157,13 +157,17 @@ def finished(attempt: Attempt, evaluation: Result) -> Result:
 def _running(attempt: Attempt, built: Built, prepared: PreparedReference) -> Iterator[Child]:
     """A new process of the candidate, loaded, in the `with` block. Raises Verdict."""
     limits = attempt.limits
-    extra = language(attempt.candidate.language).environment(built.work, prepared.architecture)
+    extra = {
+        **language(attempt.candidate.language).environment(built.work, prepared.architecture),
+        **queues(attempt.candidate.source),
+        "CUDA_VISIBLE_DEVICES": visible(prepared.device),
+    }
     arena = prepared.shared.arena
     memory_gb = limits.memory_gb + arena.size / 1e9
     seconds = limits.load_s + limits.verify_s + limits.time_s + 3 * prepared.slack_s
     place = Place(
         str(built.work),
-        child_environment(built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible(prepared.device)}),
+        child_environment(built.work, extra),
         readable=(str(built.source), *map(str, prepared.shared.files)),
         memory_bytes=int(memory_gb * 1e9) if prepared.device.type == "cpu" else None,
         cpu_s=processor_s(seconds),

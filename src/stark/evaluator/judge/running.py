@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,16 @@ COMPILED: dict[str, str | None] = {"compile": None, "max-autotune": "max-autotun
 
 PROMOTE_REFERENCES = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
 """Compiled references timed at effort `promote`. On a CPU, max-autotune takes long and gives the default mode's code."""
+
+
+FEW_QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "2"}
+"""Makes CUDA open fewer hardware queues than its eight. To open and to end a context, the driver takes time for each queue, and
+the more, the more queues all processes on the GPU have together."""
+
+STREAMS = re.compile(
+    r"\bStream\b|StreamCreate|StreamFromPool|GraphAdd|(?i:lstm|\bgru\b|rnn|linalg)"
+)
+"""What the source of a program contains that may work on several streams: its own, or those of cuDNN and cuSOLVER."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ def start_reference(
     program, folder = shared.program, shared.folder
     variables = {
         "CUDA_VISIBLE_DEVICES": visible(program.device),
+        **queues(program.problem.source),
         # Inductor's pool of compile processes would outlive the call.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
@@ -79,6 +91,11 @@ def start_reference(
         ) from failure
     child.is_reference = True
     return RunningReference(child, shared)
+
+
+def queues(source: str) -> dict[str, str]:
+    """What limits the hardware queues of a program with this source, unless it may need more."""
+    return {} if STREAMS.search(source) else FEW_QUEUES
 
 
 def visible(device: torch.device) -> str:
