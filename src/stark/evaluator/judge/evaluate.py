@@ -159,7 +159,7 @@ def _running(attempt: Attempt, built: Built, prepared: PreparedReference) -> Ite
     limits = attempt.limits
     extra = {
         **language(attempt.candidate.language).environment(built.work, prepared.architecture),
-        **queues(attempt.candidate.source),
+        **queues(attempt.request.problem.source, attempt.candidate.source),
         "CUDA_VISIBLE_DEVICES": visible(prepared.device),
     }
     arena = prepared.shared.arena
