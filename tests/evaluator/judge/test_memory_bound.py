@@ -64,12 +64,11 @@ folder = tempfile.TemporaryDirectory()
 server = SimpleNamespace(folder=Path(folder.name))  # no program is started
 prepared = PreparedReference(Problem(name="x", source=source), torch.device("cpu"), device, server)
 def verify(trial):
-    drawn = prepared.trials.drawn(trial)
-    expected = prepared.trials.expected(trial, drawn)
-    prepared.shared.fill_inputs(drawn, 0)
-    for place, output in zip(prepared.shared.outputs[0], expected, strict=True):
+    judged = Judged(prepared, prepared.trials.drawn(trial), trial)
+    prepared.shared.fill_inputs(judged.drawn, 0)
+    for place, output in zip(prepared.shared.outputs[0], judged.expected, strict=True):
         place.copy_(output.eager)
-    Judged(prepared, drawn, expected).check(Called(prepared.shared.results(0)))
+    judged.check(Called(prepared.shared.results(0)))
 
 for trial in prepared.trials.for_effort("search"):
     verify(trial)

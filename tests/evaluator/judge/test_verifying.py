@@ -1,4 +1,4 @@
-"""Comparing a candidate's results never fails for what the reference does on inputs that the judge made up."""
+"""Comparing a candidate's results: what the reference does on made-up inputs, and results too large to be kept."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
+from stark.evaluator.judge import room
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.trial import Called
@@ -48,6 +49,49 @@ def test_a_reference_that_refuses_inputs_that_moved_explains_no_error(tmp_path: 
     with pytest.raises(ProblemError, match="not on the grid"):
         next(prepared.trials.expectations.moved(drawn, 0))
     with pytest.raises(Verdict) as verdict:
-        Judged(prepared, drawn, expected).check(Called(found))
+        Judged(prepared, drawn, trial).check(Called(found))
 
     assert "output 0" in verdict.value.evaluation.error
+
+
+PLAIN = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)
+
+def get_inputs():
+    return [torch.rand(256, 256)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_of_large_results_equal_to_the_reference_s_the_oracle_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for use in room.CPU_BYTES:
+        monkeypatch.setitem(room.CPU_BYTES, use, 1 << 10)
+    forkserver: Any = SimpleNamespace(folder=tmp_path)
+    prepared = PreparedReference(
+        Problem(name="p", source=PLAIN), torch.device("cpu"), CPU, forkserver
+    )
+    for trial in prepared.trials.always:
+        drawn = prepared.trials.drawn(trial)
+        found = prepared.program.run(drawn)
+        whole = Judged(prepared, drawn, trial).check(Called(found))
+        judged = Judged(prepared, drawn, trial)
+
+        assert judged.as_reference(Called(found)) == whole
+        assert "expected" not in vars(judged)
+        assert judged.as_reference(Called([torch.nextafter(found[0], torch.ones(1))])) is None
+        assert judged.as_reference(Called(found, changed=0)) is None
+        assert judged.as_reference(Called(found, odd=["nothing"])) is None
+    fresh = prepared.trials.nominal[0].renewed()
+    drawn = prepared.trials.drawn(fresh)
+    found = prepared.program.run(drawn)
+
+    assert Judged(prepared, drawn, fresh).as_reference(Called(found)) is None

@@ -92,10 +92,12 @@ class TimedResults:
 
     def ask_oracle(self, called: Called, drawn: Drawn, trial: Trial) -> None:
         """Let the oracle judge a call's results, unless the reference itself is inaccurate on these inputs."""
-        trials = self._prepared.trials
-        expected = retried(lambda: trials.expected(trial, drawn), self._free)
-        if trials.says_something(trial, expected):
-            Judged(self._prepared, drawn, expected).check(called)
+        judged = Judged(self._prepared, drawn, trial)
+        if retried(lambda: judged.as_reference(called), self._free) is not None:
+            return
+        expected = retried(lambda: judged.expected, self._free)
+        if self._prepared.trials.says_something(trial, expected):
+            judged.check(called)
 
     def need_oracle(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
         """Whether the oracle has to judge a call's results, given the reference's. Raises torch.OutOfMemoryError."""

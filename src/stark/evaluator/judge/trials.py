@@ -34,7 +34,7 @@ from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.room import TRIALS
 from stark.evaluator.judge.trial import WAYS, Trial
 from stark.evaluator.judge.verify.errors import as_real
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, near
+from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, Terms, near
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 """Number of extra draws at effort `promote`, and of calls on each: a race condition makes only some calls fail."""
@@ -115,6 +115,9 @@ class Trials:
         self._degenerate: tuple[str, ...] = ()
         self.kept: dict[Trial, tuple[Drawn, list[ExpectedTensor]]] = {}
         """Inputs and expected outputs that are kept between candidates."""
+
+        self.own: dict[Trial, list[Comparison]] = {}
+        """What the oracle says of the reference's own results, where these are too large to be kept."""
 
     @property
     def short_of_memory(self) -> bool:
@@ -332,6 +335,8 @@ class Trials:
         outputs = self.expectations.of(drawn, bounded=trial.regime in (None, *AS_OWN))
         if (keep or trial.replaced) and self._keeps_all:
             self.kept[trial] = drawn, outputs
+        elif keep:
+            self.own[trial] = [each.own for each in outputs]
         return outputs
 
     def _in_regime(self, regime: str, keep: bool = False) -> list[Trial]:
