@@ -70,6 +70,8 @@ def measure(
             difference.masked_fill_(odd, 0.0)
             theirs = theirs.masked_fill(odd, 0.0)
             squares = float(torch.dot(difference, difference))
+        if squares == 0.0:
+            continue
         squared_error += squares
         sizes = theirs.abs().add_(scale)
         largest = max(largest, float(difference.abs_().div_(sizes).max()))
