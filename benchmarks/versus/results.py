@@ -49,7 +49,10 @@ class Results:
     together: dict[str, Finding] = field(default_factory=dict)
     theirs: dict[str, Finding] = field(default_factory=dict)
     together_s: float | None = None
-    """Wall time of the pass with all candidates at once."""
+    """Wall time of the pass with all candidates at once, without starting the judge."""
+
+    start_s: float | None = None
+    """Wall time of starting the judge, with its imports."""
 
     notes: list[str] = field(default_factory=list)
 

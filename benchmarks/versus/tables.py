@@ -63,7 +63,7 @@ def summary(results: Results, cases: Sequence[Case]) -> Iterator[str]:
     if compared:
         yield f"- one at a time: {_total(compared)}"
         whole_s = sum(pair.theirs.process_s or 0.0 for pair in compared)
-        yield f"- including imports and starts, which no ratio counts, KernelBench's processes took {whole_s:.1f} s"
+        yield f"- including imports and starts, which that ratio does not count, KernelBench's processes took {whole_s:.1f} s"
     yield from _all_at_once(results, cases)
     large = [pair for pair in compared if results.large.get(pair.case.spec)]
     if large:
@@ -84,8 +84,15 @@ def _all_at_once(results: Results, cases: Sequence[Case]) -> Iterator[str]:
     if results.missing("theirs", cases) or set(results.together) != set(map(str, cases)):
         yield f"{said}; no ratio until KernelBench has evaluated all of them"
         return
-    theirs_s = sum(results.theirs[str(case)].seconds for case in cases)
+    found = [results.theirs[str(case)] for case in cases]
+    theirs_s = sum(each.seconds for each in found)
     yield f"{said}, theirs {theirs_s:.1f} s: {theirs_s / results.together_s:.1f} times"
+    ours_s = results.together_s + (results.start_s or 0.0)
+    theirs_s = sum(each.process_s or each.seconds for each in found)
+    yield (
+        f"- with imports and starts, once for the judge and for each candidate in KernelBench: ours {ours_s:.1f} s, "
+        f"theirs {theirs_s:.1f} s: {theirs_s / ours_s:.1f} times"
+    )
 
 
 def _unexpected(results: Results, cases: Sequence[Case]) -> Iterator[str]:

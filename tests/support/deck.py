@@ -35,6 +35,13 @@ SMALL: dict[str, dict[str, Any]] = {
         "ADAPTERS": 16,
         "SHAPES": {"decode": (24, 1), "prefill": (4, 16)},
     },
+    "paged_int8_attention": {
+        "HEADS": 8,
+        "KV_HEADS": 2,
+        "WIDTH": 16,
+        "PAGE": 4,
+        "SHAPES": {"short": (6, 32), "long": (2, 128)},
+    },
     "penalized_softmax": {
         "SHAPES": {"llama": (4, 512, 64), "qwen": (3, 640, 128), "gemma": (2, 768, 32)}
     },
