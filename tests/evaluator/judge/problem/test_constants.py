@@ -129,7 +129,6 @@ def test_zeros_and_ones_are_reordered() -> None:
 @pytest.mark.parametrize("rows", [64, 61])
 def test_all_of_a_large_tensor_changes(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(constants.PERIOD, "cpu", 61)
-    monkeypatch.setattr(constants, "BLOCK", 16)
     system = torch.exp(-(torch.arange(64.0)[:, None] - torch.arange(64.0)).abs() / 8)
     plain = torch.rand(rows, 64)
 

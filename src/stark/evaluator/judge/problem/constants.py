@@ -14,7 +14,7 @@ import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.values import is_inexact, same_values
-from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.errors import BITS, as_real
 
 STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
@@ -29,14 +29,12 @@ themselves. A prime number, so that rows begin at other places among them and th
 FLIPPED = 64
 """Of the edges of a graph, one in so many goes, and as many new ones come."""
 
-BLOCK = 64
-"""Rows of a symmetric matrix that are compared or completed at a time, since a transposed copy of it would take memory."""
+CORNER = 64
+"""Rows and columns that nearly always show that a matrix is not symmetric."""
 
 RUN, REPEATED, MOST = 8, 0.01, 1 << 20
 """RUN consecutive numbers of a row are a run. Two tensors have parts in common if this share of the runs of one occurs in the
 other. At most MOST numbers of each are looked at, in evenly spread rows."""
-
-BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def constant(one: Drawn, other: Drawn) -> dict[int, bool]:
@@ -121,11 +119,7 @@ def keep_structure(changed: torch.Tensor, tensor: torch.Tensor) -> None:
     if tensor.is_floating_point() and tensor.itemsize == 1:  # these have few operators of their own
         changed, tensor = changed.view(torch.uint8), tensor.view(torch.uint8)
     if _is_symmetric(tensor):
-        for begin in range(0, changed.shape[-1], BLOCK):
-            rows = changed[..., begin : begin + BLOCK, :]
-            block = rows[..., begin : begin + BLOCK]
-            block.copy_(block.triu() + block.triu(1).mT)
-            rows[..., :begin].copy_(changed[..., :begin, begin : begin + BLOCK].mT)
+        changed.copy_(_mirrored(changed))
         return
     half, first = tensor.shape[-1] // 2, tensor[(0,) * (tensor.dim() - 1)]
     for one, other in ((slice(half), slice(half, None)), (slice(0, None, 2), slice(1, None, 2))):
@@ -164,7 +158,12 @@ def _reordered(flags: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         places = ((graph == value) & upper).flatten().nonzero().flatten()
         chosen = torch.randperm(len(places), generator=generator, device=flags.device)[:number]
         graph.view(-1)[places[chosen]] = 1 - value
-    return graph.triu() + graph.triu(1).mT
+    return _mirrored(graph)
+
+
+def _mirrored(tensor: torch.Tensor) -> torch.Tensor:
+    """The symmetric matrices with these upper halves."""
+    return tensor.triu() + tensor.triu(1).mT
 
 
 def _is_graph(flags: torch.Tensor) -> bool:
@@ -182,11 +181,7 @@ def _is_square(tensor: torch.Tensor) -> bool:
 
 def _is_symmetric(tensor: torch.Tensor) -> bool:
     return _is_square(tensor) and all(
-        torch.equal(
-            tensor[..., begin : begin + BLOCK, : begin + BLOCK],
-            tensor[..., : begin + BLOCK, begin : begin + BLOCK].mT.contiguous(),
-        )
-        for begin in range(0, tensor.shape[-1], BLOCK)
+        torch.equal(each, each.mT) for each in (tensor[..., :CORNER, :CORNER], tensor)
     )
 
 

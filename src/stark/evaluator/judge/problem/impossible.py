@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from stark.evaluator.judge.verify.errors import as_real, pieces
+from stark.evaluator.judge.verify.errors import BITS, as_real, pieces
 
 WRITE_MARGIN = 2.0
 """Largest possible write speed as a multiple of the measured bandwidth, which is that of a copy: it reads as much as it
@@ -19,8 +19,6 @@ writes, and on a CPU it may also read what it overwrites."""
 
 PART_BYTES = 1 << 29
 """Approximate bytes sorted at once; sorting takes several times as much memory."""
-
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def fresh_bytes(
@@ -51,7 +49,7 @@ def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: i
     If `parts` is odd, the parts are balanced even if the lower bits of all values are zero.
     """
     found = [
-        piece[piece.view(_BITS[dtype.itemsize]) % parts == part].unique()
+        piece[piece.view(BITS[dtype.itemsize]) % parts == part].unique()
         for tensor in tensors
         if tensor.dtype == dtype
         for (piece,) in pieces(tensor)

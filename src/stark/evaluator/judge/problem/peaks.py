@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import torch
 
 from stark.core.device import Device
 from stark.evaluator.judge.problem import processor
-from stark.evaluator.judge.problem.streams import streamed_gb_s
+from stark.evaluator.judge.problem.streams import MOVES, streamed_gb_s
 from stark.evaluator.judge.processes.placing import one_thread
 
 COPY_BYTES = 1 << 30
@@ -101,11 +102,8 @@ def bandwidth_now(device: torch.device, seconds: float = MEMORY_S) -> float:
         return streamed_gb_s(max(STREAM_BYTES, 2 * _held_bytes()), seconds, PIECE_BYTES)
     source = torch.ones(COPY_BYTES // 4, device=device)
     target = torch.empty_like(source)
-    kernels: list[Callable[[], object]] = [
-        lambda: target.copy_(source),
-        lambda: torch.clamp(source, min=0, out=target),
-    ]
-    return 2 * source.nbytes / min(_best_s(kernel, device) for kernel in kernels) / 1e9
+    fastest_s = min(_best_s(partial(move, source, target), device) for move in MOVES)
+    return 2 * source.nbytes / fastest_s / 1e9
 
 
 def _cached_gb_s(seconds: float) -> dict[int, float]:

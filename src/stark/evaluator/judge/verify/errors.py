@@ -11,6 +11,9 @@ import torch
 CHUNKS = {"cuda": 1 << 24, "cpu": 1 << 17}
 """Elements compared at a time, which avoids float64 copies of whole tensors. On a CPU, a chunk fits into the cache."""
 
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the bytes of a number, the type that shows its bits and has all operations."""
+
 
 @dataclass(frozen=True)
 class Errors:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from stark.evaluator.judge.verify.errors import pieces
+from stark.evaluator.judge.verify.errors import BITS, pieces
 
 MOST_DIFFERENT = 0.01
 """Share of the elements that may differ. Elements with the commonest value do not count: a mask that is nearly empty may not
@@ -39,14 +39,6 @@ MOST_RUNS = 32
 
 FIRST, ENOUGH, LEFT = 8, 16, 0.75
 """After the first runs, no more are made if more than this share of the differences, which must be enough to tell, is left."""
-
-SIGNED = {
-    torch.bool: torch.uint8,
-    torch.uint16: torch.int16,
-    torch.uint32: torch.int32,
-    torch.uint64: torch.int64,
-}
-"""Types of the same bits that have all operations."""
 
 
 def differing(result: torch.Tensor, target: torch.Tensor) -> torch.Tensor | None:
@@ -117,7 +109,7 @@ def is_right(
 
 def _signed(tensor: torch.Tensor) -> torch.Tensor:
     """The same bits in a type that has all operations."""
-    return tensor.view(SIGNED[tensor.dtype]) if tensor.dtype in SIGNED else tensor
+    return tensor.view(BITS[tensor.itemsize])
 
 
 def _places(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
