@@ -90,9 +90,10 @@ def _box(survey: Survey) -> tuple[str, float] | None:
                 filled or (distinct and share > DENSE and len(indices) < 0.9 * extent)
             ):
                 words = _listed(indices, extent, name)
-            if words is None:
-                words = _span(survey, axis, indices)
-                indices = torch.arange(int(indices[0]), int(indices[-1]) + 1) if words else indices
+            run = torch.arange(int(indices[0]), int(indices[-1]) + 1)
+            if words is None and survey.wrong / len(run) * (extent - len(run)) > CHANCE:
+                # The elements outside of the range are right for a reason.
+                words, indices = _run(run, len(run), extent, name), run
         if words is not None:
             edges.append(words)
         inside *= extent if words is None else len(indices)
@@ -105,14 +106,6 @@ def _listed(indices: torch.Tensor, extent: int, name: str) -> str:
     """Count indices, and list a few."""
     some = f" ({', '.join(map(str, indices.tolist()))})" if len(indices) <= LISTED else ""
     return f"{len(indices)} of {extent} {name}s{some}"
-
-
-def _span(survey: Survey, axis: int, indices: torch.Tensor) -> str | None:
-    """Describe the range of indices with wrong elements if the ones outside are right for a reason."""
-    extent, run = survey.shape[axis], torch.arange(int(indices[0]), int(indices[-1]) + 1)
-    if survey.wrong / len(run) * (extent - len(run)) <= CHANCE:
-        return None
-    return _run(run, len(run), extent, axis_name(axis, len(survey.shape)))
 
 
 def only_right(survey: Survey) -> str | None:
@@ -136,9 +129,8 @@ def _edges(survey: Survey, some: torch.Tensor) -> str | None:
     if axes < 2 or min(survey.shape[-2:]) < 4:
         return None
     places = torch.unravel_index(some, survey.shape)[-2:]
-    on_border = torch.zeros(len(some), dtype=torch.bool, device=some.device)
-    for place, extent in zip(places, survey.shape[-2:], strict=True):
-        on_border |= (place == 0) | (place == extent - 1)
+    sized = zip(places, survey.shape[-2:], strict=True)
+    on_border = torch.stack([(at == 0) | (at == extent - 1) for at, extent in sized]).any(0)
     both = [int(touched[1:-1].sum()) < survey.wrong for touched in survey.touched[-2:]]
     if axes > 2 and bool(on_border.all()) and all(both):
         return "at the border of the last two axes: look at the padding"
