@@ -293,7 +293,7 @@ def _build_cache() -> str:
 def _sandbox(torch: Torch | str) -> Iterator[Finding]:
     """The layers around model-written code. A separate process tries each of them, then a candidate tries to get out."""
     try:
-        offered: dict[str, str | None] = _ask("-m", "stark.evaluator.candidate.sandbox")
+        offered: dict[str, str | None] = _ask("-m", "stark.evaluator.candidate.sandbox.layers")
     except (MachineError, subprocess.TimeoutExpired) as error:
         yield Finding("sandbox", "layers", "broken", str(error))
         return

@@ -19,10 +19,12 @@ import resource
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from stark.evaluator.candidate.sandbox import bounds, kernel, landlock, namespaces, seccomp, view
-from stark.evaluator.candidate.sandbox.layers import Layer, tasks_limited_by_namespace
+
+if TYPE_CHECKING:  # layers are tried by confining a process
+    from stark.evaluator.candidate.sandbox.layers import Layer
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> N
         namespaces.fork_under_reaper()  # in the first process of that namespace
     if "proc" in layers:
         namespaces.mount_own_proc()
-    if tasks_limited_by_namespace(layers):
+    if _tasks_limited_by_namespace(layers):
         namespaces.limit_processes(bounds.max_processes())
     namespaces.fork_under_reaper()
     os.environ.clear()
@@ -86,7 +88,7 @@ def close(layers: frozenset[Layer], place: Place) -> None:
     if "mounts" in layers:
         namespaces.make_read_only(own)
         os.chdir(place.folder)
-    if "tasks" in layers and not tasks_limited_by_namespace(layers):
+    if "tasks" in layers and not _tasks_limited_by_namespace(layers):
         bounds.lower(resource.RLIMIT_NPROC, bounds.max_processes())
     kernel.forbid_new_privileges()
     if "capabilities" in layers:
@@ -115,3 +117,8 @@ def become(layers: frozenset[Layer], command: list[str]) -> NoReturn:
         # The process under the tool needs capabilities to make mounts read-only, then drops them.
         kernel.keep_capabilities()
     os.execvp(command[0], command)
+
+
+def _tasks_limited_by_namespace(layers: frozenset[Layer]) -> bool:
+    """Whether the process namespace limits the number of processes, instead of RLIMIT_NPROC."""
+    return {"tasks", "proc"} <= layers and kernel.release() >= namespaces.PID_LIMIT_SINCE

@@ -52,6 +52,8 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> None:
     Paths that do not exist are ignored. Needs `kernel.forbid_new_privileges`. Raises OSError.
     """
     offered = version()
+    if offered < MIN_VERSION:
+        raise OSError("Linux offers Landlock version 1, but version 2 (Linux 5.19) is needed")
     handled = sum(rights for since, rights in _ALL_SINCE if offered >= since)
     later = [field for since, field in _FIELDS_SINCE if offered >= since]
     fields = struct.pack(f"<{1 + len(later)}Q", handled, *later)

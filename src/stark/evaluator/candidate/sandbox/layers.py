@@ -1,17 +1,20 @@
 """The sandbox's layers, and a test of which of them this machine offers.
 
 If an offered layer later fails, the judge is at fault. Layers that the machine lacks are reported.
+`python -m stark.evaluator.candidate.sandbox.layers` prints as JSON which it offers.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
-from stark.evaluator.candidate.sandbox import kernel, landlock, namespaces, seccomp
+from stark.evaluator.candidate import confine
+from stark.evaluator.candidate.sandbox import kernel, namespaces
 
 Layer = Literal[
     "limits",
@@ -33,14 +36,22 @@ WITHOUT = "STARK_SANDBOX_WITHOUT"
 COUNTED_PER_NAMESPACE_SINCE = (5, 14)
 """From this version of Linux on, RLIMIT_NPROC counts a user's processes separately in each user namespace."""
 
-_NEEDS: dict[Layer, Layer] = {"processes": "network", "proc": "processes", "mounts": "network"}
-"""The layer that a layer requires, because namespaces are nested."""
+_NEEDS: dict[Layer, tuple[Layer, ...]] = {
+    "processes": ("network",),
+    "proc": ("processes", "network"),
+    "mounts": ("network",),
+}
+"""The layers that a layer requires, because namespaces are nested."""
+
+
+_EVERYWHERE = ("limits", "capabilities")
+"""Layers that every machine has. If one fails, no candidate runs."""
 
 
 def offered() -> dict[Layer, str | None]:
     """Maps every layer to None if it works on this machine, or to the reason why it does not.
 
-    Tries each layer in a forked process. All tries together take a few milliseconds. Raises
+    Tries each layer in a forked process. All tries together take some milliseconds. Raises
     ValueError if `STARK_SANDBOX_WITHOUT` is invalid.
     """
     without = left_out()
@@ -48,12 +59,12 @@ def offered() -> dict[Layer, str | None]:
     for layer in LAYERS:
         if layer in without:
             found[layer] = f"left out by {WITHOUT}"
-        elif layer in _NEEDS and found[_NEEDS[layer]] is not None:
-            found[layer] = f"needs the layer {_NEEDS[layer]}"
+        elif lacks := [each for each in _NEEDS.get(layer, ()) if found[each] is not None]:
+            found[layer] = f"needs the layer {lacks[0]}"
         elif layer == "tasks":
             found[layer] = _why_tasks_are_unlimited(found)
         else:
-            found[layer] = _tried(_TRIES[layer]) if layer in _TRIES else None
+            found[layer] = None if layer in _EVERYWHERE else _tried(layer)
     return found
 
 
@@ -83,11 +94,6 @@ def gaps(active: Collection[str]) -> list[str]:
     return [gap for gap, closed_by in gaps.items() if not closed_by & set(active)]
 
 
-def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:
-    """Whether the process namespace limits the number of processes, instead of RLIMIT_NPROC."""
-    return {"tasks", "proc"} <= active and kernel.release() >= namespaces.PID_LIMIT_SINCE
-
-
 def _why_tasks_are_unlimited(found: Mapping[Layer, str | None]) -> str | None:
     release = kernel.release()
     if found["proc"] is None and release >= namespaces.PID_LIMIT_SINCE:
@@ -98,56 +104,21 @@ def _why_tasks_are_unlimited(found: Mapping[Layer, str | None]) -> str | None:
     return None if counted else "needs the layer network and Linux 5.14 or later"
 
 
-def _processes() -> None:
-    namespaces.enter(processes=True)
-    namespaces.fork_under_reaper()
-
-
-def _proc() -> None:
-    _processes()
-    namespaces.mount_own_proc()
-
-
-def _mounts() -> None:
-    folder = tempfile.gettempdir()
-    namespaces.enter(processes=False)
-    namespaces.make_read_only([Path(folder)])
-    tempfile.TemporaryFile(dir=folder).close()
-
-
-def _landlock() -> None:
-    if landlock.version() < landlock.MIN_VERSION:
-        raise OSError("Linux offers Landlock version 1, but version 2 (Linux 5.19) is needed")
-    kernel.forbid_new_privileges()
-    landlock.restrict([Path("/usr")], [])
-
-
-def _seccomp() -> None:
-    kernel.forbid_new_privileges()
-    seccomp.restrict(sees_others=True, refuse_truncate=False)
-    seccomp.restrict_further()
-
-
-_TRIES: dict[Layer, Callable[[], None]] = {
-    "network": lambda: namespaces.enter(processes=False),
-    "processes": _processes,
-    "proc": _proc,
-    "mounts": _mounts,
-    "landlock": _landlock,
-    "seccomp": _seccomp,
-}
-
-
-def _tried(layer: Callable[[], None]) -> str | None:
-    """Try a layer in a forked process. Returns None, or why it failed."""
+def _tried(layer: Layer) -> str | None:
+    """Confine a forked process by a layer and those that it needs. Returns None, or why that failed."""
     reading, writing = os.pipe()
+    layers, parent = frozenset({layer, *_NEEDS.get(layer, ())}), os.getpid()
+    place = confine.Place(tempfile.gettempdir(), dict(os.environ))
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            layer()
+            confine.enter(layers, place, writing, parent)
+            confine.close(layers, place)
+            confine.lock(layers)
+            tempfile.TemporaryFile(dir=place.folder).close()
             code = 0
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             os.write(writing, str(error).encode())
         finally:
             os._exit(code)
@@ -156,3 +127,10 @@ def _tried(layer: Callable[[], None]) -> str | None:
         reason = answer.read()
     worked = os.waitpid(pid, 0)[1] == 0
     return None if worked else reason or "the test process ended without a result"
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(json.dumps(offered()) + "\n")
+    except ValueError as error:  # the user's STARK_SANDBOX_WITHOUT is invalid
+        sys.exit(str(error))
