@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.executors.starting import local
+from stark.evaluator.executors import local
 from support.candidates import as_candidate
 from support.processes import family
 

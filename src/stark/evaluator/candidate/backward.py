@@ -154,18 +154,18 @@ class ForwardBackward:
         outputs = self._outputs(given)
         early = [each.detach().clone() for each in outputs if isinstance(each, torch.Tensor)]
         results = self._results(outputs, self._gradients(outputs, cotangents, leaves))
-        if len(early) == self._wanted.outputs < len(results):
-            results[: len(early)] = early
-        return results
+        return self._with_outputs(results, early)
 
     def _inference(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
         """The outputs of a forward without gradients, as in validation."""
         results = self(*given, (cotangents, leaves))
         with torch.no_grad():
-            outputs = self._outputs(given)
-        if len(outputs) == self._wanted.outputs < len(results):
-            results[: len(outputs)] = outputs
-        return results
+            return self._with_outputs(results, self._outputs(given))
+
+    def _with_outputs(self, results: list[object], outputs: Sequence[object]) -> list[object]:
+        """The results with these outputs, unless one of the two is at fault."""
+        fits = len(outputs) == self._wanted.outputs < len(results)
+        return [*outputs, *results[len(outputs) :]] if fits else results
 
     def _transposed(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
         return self(*given, (list(map(_other_strides, cotangents)), leaves))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +24,14 @@ _OUT_OF_MEMORY = (
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
 """Texts of errors that mean that the host or the device ran out of memory."""
+
+TRACEBACK_LINES = 30
+MAX_ERROR_CHARS = 15_000
+CAUSES = 8
+"""Maximum number of chained causes of an exception that are reported."""
+
+PASSES_FAILED = "PassManager::run failed"
+"""The entire message of exceptions from Triton's later stages, which print the actual error."""
 
 
 def seed_torch(seed: int) -> None:
@@ -45,21 +53,13 @@ def import_ahead(modules: Iterable[str]) -> None:
 
 def import_file(name: str, path: Path) -> ModuleType:
     """Import a file under this name. Raises whatever the file's code raises."""
-    specification = importlib.util.spec_from_file_location(
-        name, path, loader=_IgnoresBytecode(name, str(path))
-    )
-    assert specification is not None and specification.loader is not None
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
-    specification.loader.exec_module(module)
+    # The specification's loader would use cached bytecode, which the program's build could forge.
+    exec(compile(path.read_bytes(), path, "exec", dont_inherit=True), vars(module))
     return module
-
-
-class _IgnoresBytecode(SourceFileLoader):
-    """Compiles the source and ignores cached bytecode, which the program's build could forge."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def open_device(device: torch.device, memory_fraction: float) -> None:
@@ -161,3 +161,43 @@ def says_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
         words in text for words in _OUT_OF_MEMORY
     )
+
+
+def reported(error: BaseException, path: Path) -> Message:
+    """An answer with `ok` false, the error's `kind` and text, and the full names of its types, their bases and its causes'."""
+    causes = _with_causes(error)
+    return {
+        "ok": False,
+        "kind": "out_of_memory" if says_out_of_memory(error) else "raised",
+        "error": _described(causes, path),
+        "types": [
+            f"{kind.__module__}.{kind.__qualname__}" for one in causes for kind in type(one).__mro__
+        ],
+    }
+
+
+def _described(causes: list[BaseException], path: Path) -> str:
+    """The error and those of its stack frames that lie in the program's file, cut to a few kilobytes."""
+    error = causes[0]
+    frames = [
+        f"  line {frame.lineno}, in {frame.name}: {(frame.line or '')[:200]}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
+    if isinstance(error, SyntaxError):
+        frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
+    text = str(error)
+    for cause in causes:  # Triton's last cause contains the reason
+        if str(cause) not in text:
+            text += f"\n{type(cause).__name__}: {cause}"
+    # A message is limited to 128 KiB, and JSON may need six bytes for a character.
+    if len(text) > MAX_ERROR_CHARS:
+        text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]
+    return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
+
+
+def _with_causes(error: BaseException) -> list[BaseException]:
+    found = [error]
+    while (cause := found[-1].__cause__) is not None and len(found) <= CAUSES:
+        found.append(cause)
+    return found

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,15 +24,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from stark.evaluator.candidate.program import import_file
-from stark.evaluator.candidate.raised import PASSES_FAILED, reported
+from stark.evaluator.candidate.program import PASSES_FAILED, import_file, reported
 from stark.evaluator.candidate.wire import Message
 
 DEVICE = torch.device("cuda", 0)
 _GETTERS = {torch.Tensor.is_cuda.__get__: True, torch.Tensor.device.__get__: DEVICE}  # type: ignore[attr-defined]
 _MOVES = (torch.Tensor.cuda, torch.Tensor.to)
-
-POLL_S = 0.01
 
 
 def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float) -> Message:
@@ -49,11 +46,9 @@ def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float)
                 told.write(json.dumps(_error(kind, path, problem, gpu)))
                 told.flush()
             os._exit(0)
-        deadline = time.monotonic() + limit_s
-        while not os.waitpid(pid, os.WNOHANG)[0]:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-            time.sleep(POLL_S)
+        if not select.select([os.pidfd_open(pid)], [], [], limit_s)[0]:
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
         told.seek(0)
         error: Message = {}
         with suppress(ValueError):  # it ended before it had written all

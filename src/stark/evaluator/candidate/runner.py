@@ -2,7 +2,7 @@
 
 A slot is a part of the memory shared with the judge: the inputs and the outputs of one call. The same
 code runs the reference and a candidate, so that both are measured alike. Every answer is {"ok": true, …}, or what
-`raised.py` reports.
+`program.reported` says.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from stark.evaluator.candidate.program import (
     leaves_of,
     open_device,
     parameters_named,
+    reported,
     seed_torch,
     with_floats,
 )
 from stark.evaluator.candidate.queued import Queue
-from stark.evaluator.candidate.raised import reported
 from stark.evaluator.candidate.rehearsal import rehearse
 from stark.evaluator.candidate.state import Stateful
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message

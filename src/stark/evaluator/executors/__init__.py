@@ -6,7 +6,11 @@ executor, write a file in this package and add a line to `EXECUTORS`.
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from stark.core.errors import UsageError
@@ -14,18 +18,8 @@ from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import Executor, RequestingExecutor
 from stark.evaluator.executors.cluster import RayExecutor
 from stark.evaluator.executors.folder import FolderExecutor
-from stark.evaluator.executors.judges import JudgesExecutor
-from stark.evaluator.executors.starting import command, local
+from stark.evaluator.executors.judges import CommandsExecutor, JudgesExecutor
 from stark.evaluator.executors.worker import require_requests, serve_folder
-
-EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
-    "local": local,
-    "command": command,
-    "ray": RayExecutor,
-    "folder": FolderExecutor,
-}
-"""Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
-limits that apply to candidates, and the NVIDIA tools under which candidates run."""
 
 __all__ = [
     "EXECUTORS",
@@ -36,6 +30,55 @@ __all__ = [
     "require_requests",
     "serve_folder",
 ]
+
+
+def local(devices: str, limits: Limits, tools: Tools | None = None) -> CommandsExecutor:
+    """Create an executor with a judge on this machine for each of `devices`, such as `cpu` or `cuda:0,cuda:1`.
+
+    If `devices` is empty, every visible GPU gets a judge. With fewer than two GPUs, one judge chooses its device.
+    """
+    names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
+    base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
+    return CommandsExecutor([[*base, name] for name in names], limits, tools)
+
+
+def command(line: str, limits: Limits, tools: Tools | None = None) -> CommandsExecutor:
+    """Create an executor from a command line, such as `ssh box python -m stark.evaluator.judge`.
+
+    ` ;; ` separates several commands, each of which starts a judge. Raises UsageError if a command is empty or
+    cannot be parsed.
+    """
+    try:
+        commands = [shlex.split(part) for part in line.split(" ;; ")]
+    except ValueError as error:
+        raise UsageError(
+            f"cannot parse the judge's command: {str(error).lower()}; quote arguments that "
+            f"contain spaces, and put a backslash before a literal quote: {line}"
+        ) from error
+    if not all(commands):
+        raise UsageError(
+            "a judge's command is empty; write for instance "
+            "`command:ssh box python -m stark.evaluator.judge`"
+        )
+    return CommandsExecutor(commands, limits, tools)
+
+
+def _all_devices() -> list[str]:
+    """Every visible GPU if there are several; otherwise `auto`, so that the judge chooses."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = Path("/dev").glob("nvidia[0-9]*") if chosen is None else chosen.split(",")
+    count = sum(bool(str(each).strip()) for each in there)
+    return [f"cuda:{index}" for index in range(count)] if count > 1 else ["auto"]
+
+
+EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
+    "local": local,
+    "command": command,
+    "ray": RayExecutor,
+    "folder": FolderExecutor,
+}
+"""Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
+limits that apply to candidates, and the NVIDIA tools under which candidates run."""
 
 
 def open_executor(

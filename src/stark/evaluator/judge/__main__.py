@@ -12,10 +12,11 @@ import os
 import re
 import signal
 import sys
-from multiprocessing import Pipe, get_context
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from stark.core.errors import UsageError
 from stark.evaluator.candidate.sandbox.layers import left_out
@@ -58,7 +59,9 @@ def main() -> None:
     from stark.evaluator.judge.server import Judge
 
     os.environ.update(FEW_QUEUES)
-    found, name = _measured(device, answers)
+    with ProcessPoolExecutor(1, get_context("fork")) as elsewhere:
+        # In another process, because a CUDA context does not survive a fork.
+        found, name = elsewhere.submit(_measured, device, answers.fileno()).result()
     slots = Slots(locks_below(cache_folder()), name, max(1, (os.cpu_count() or 2) // 2))
     toolchain, service = toolchain_of(cache.root), os.environ.get(SERVICE)
     gpu = found.sheet.architecture if found.sheet.kind == "cuda" else None
@@ -81,34 +84,18 @@ def main() -> None:
     os._exit(0)
 
 
-def _measured(device: str, answers: BinaryIO) -> tuple[Machine, str]:
-    """Measure the device in another process: a CUDA context does not survive a fork. Exits if there is no such device."""
+def _measured(device: str, answers: int) -> tuple[Machine, str]:
+    """Measure the device. Returns it with a name of its own. Exits if there is no such device."""
     from stark.evaluator.judge import machine
     from stark.evaluator.judge.lock import DeviceLock
 
     def announce(waits: bool) -> None:
         text = f"waiting for another judge on {device}" if waits else ""
-        answers.write(Notice(text=text).model_dump_json().encode() + b"\n")
-        answers.flush()
+        os.write(answers, Notice(text=text).model_dump_json().encode() + b"\n")
 
-    ours, theirs = Pipe()
-    cache = cache_folder()
-
-    def measure() -> None:
-        found, name = machine.find(device)
-        with DeviceLock(locks_below(cache), name, os.getppid(), announce).turn():
-            theirs.send((machine.measure(found, cache), name))
-
-    process = get_context("fork").Process(target=measure)
-    process.start()
-    theirs.close()
-    try:
-        measured: tuple[Machine, str] = ours.recv()
-    except EOFError:
-        sys.exit(1)
-    finally:
-        process.join()
-    return measured
+    cache, (found, name) = cache_folder(), machine.find(device)
+    with DeviceLock(locks_below(cache), name, os.getppid(), announce).turn():
+        return machine.measure(found, cache), name
 
 
 def _device() -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import Pipe
+from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import BinaryIO, NamedTuple, NoReturn
 
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -64,7 +64,7 @@ class Process:
     problem: str
     """The key in `Relay._processes`."""
 
-    pid: int
+    itself: BaseProcess
     pipe: Connection
     open: dict[str, AnyRequest] = field(default_factory=dict)
     """Its requests without an answer, by id."""
@@ -88,7 +88,7 @@ class Relay:
         self._processes: dict[str, Process] = {}
         """By the problem's digest and the precision, the least recently used first."""
 
-        self._leaving: list[int] = []
+        self._leaving: list[BaseProcess] = []
         """Processes that end as soon as the device is free."""
 
         self._reported: set[str] = set()
@@ -99,7 +99,7 @@ class Relay:
         partial = b""
         while True:
             pipes = {process.pipe: process for process in self._processes.values()}
-            self._leaving = [pid for pid in self._leaving if _code(pid) is None]
+            self._leaving = [process for process in self._leaving if process.is_alive()]
             for ready in wait([requests, *pipes]):
                 if isinstance(ready, Connection):
                     if pipes[ready] in self._processes.values():
@@ -189,8 +189,8 @@ class Relay:
         self._processes = {process.problem: process}
         for each in others:
             each.pipe.close()
-        for pid in self._leaving:  # they wait for the device
-            os.kill(pid, signal.SIGKILL)
+        for leaving in self._leaving:  # they wait for the device
+            leaving.kill()
         for each in others:
             self._end(each)
         process.send(ALONE)
@@ -205,17 +205,17 @@ class Relay:
             del self._processes[process.problem]
             process.send(LEAVE)
             process.pipe.close()
-            self._leaving.append(process.pid)
+            self._leaving.append(process.itself)
 
     def _started(self, problem: str) -> Process:
         ours, theirs = Pipe()
         forkserver = self._forkserver.branch()
-        pid = os.fork()
-        if pid == 0:
-            self._become(theirs, forkserver, ours)
+        given = theirs, forkserver, ours
+        itself = get_context("fork").Process(target=self._become, args=given)
+        itself.start()
         theirs.close()
         forkserver.forget()
-        return Process(problem, pid, ours)
+        return Process(problem, itself, ours)
 
     def _become(self, pipe: Connection, forkserver: Forkserver, *others: Connection) -> NoReturn:
         """Serve a problem in this process, which was just forked."""
@@ -234,18 +234,8 @@ class Relay:
     def _end(self, process: Process) -> int:
         """End a process and all that it has started. Returns its exit code, negative for a signal."""
         process.pipe.close()
-        begin = time.monotonic()
-        while (code := _code(process.pid)) is None:
-            waited_s = time.monotonic() - begin
-            if waited_s > 2 * ENDING_S:
-                return -signal.SIGKILL  # it is stuck in a driver
-            if waited_s > ENDING_S:
-                os.kill(process.pid, signal.SIGKILL)
-            time.sleep(0.002)
-        return code
-
-
-def _code(pid: int) -> int | None:
-    """The exit code of a child that has ended; None while it runs."""
-    ended, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if ended else None
+        process.itself.join(ENDING_S)
+        process.itself.kill()  # does nothing if it has ended
+        process.itself.join(ENDING_S)
+        code = process.itself.exitcode
+        return -signal.SIGKILL if code is None else code  # None if it is stuck in a driver

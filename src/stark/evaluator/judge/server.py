@@ -124,14 +124,13 @@ class Judge:
         """End this process, with an answer, when a function of the problem does not return in time: it holds the device."""
         while True:
             time.sleep(WATCH_S)
-            request = self._latest
             for function, since in list(RUNNING.values()):
-                if request is None or time.monotonic() - since < request.limits.problem_s:
-                    continue
-                limit_s = request.limits.problem_s
-                error = f"{function} did not return within {limit_s:g} s; make it faster"
-                self._send(ProblemRefused(id=request.id, error=error), last=True)
-                return
+                request = self._latest
+                if request is not None and time.monotonic() - since >= request.limits.problem_s:
+                    limit_s = request.limits.problem_s
+                    error = f"{function} did not return within {limit_s:g} s; make it faster"
+                    self._send(ProblemRefused(id=request.id, error=error), last=True)
+                    return
 
     def _work(self, request: AnyRequest) -> None:
         """Answer one request. An exception that is neither the candidate's nor the problem's fault is the judge's."""
@@ -268,15 +267,12 @@ class Judge:
 
     def _probe(self) -> None:
         """Raise if the device does not answer, so that the next candidate is not blamed for a kernel that was left running."""
-        done = threading.Event()
-
-        def touch() -> None:
-            torch.ones(8, device=self.device).sum().item()  # waits for the device
-            done.set()
-
-        threading.Thread(target=touch, daemon=True).start()
-        if not done.wait(PROBE_S):
-            raise RuntimeError(f"the device did not answer within {PROBE_S:g} s after a candidate")
+        asked = ThreadPoolExecutor(1).submit(lambda: torch.ones(8, device=self.device).sum().item())
+        try:
+            asked.result(PROBE_S)
+        except TimeoutError:
+            late = f"the device did not answer within {PROBE_S:g} s after a candidate"
+            raise RuntimeError(late) from None
 
     def _on_wait(self, waits: bool) -> None:
         notice = Notice(text=f"waiting for another judge on {self.device}" if waits else "")

@@ -47,11 +47,9 @@ def release() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def syscall(name: str, number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Make a system call by number and return its result. Raises OSError with the call's name."""
-    given = [
-        ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
-    ]
+def syscall(name: str, number: int, *arguments: int | bytes | None) -> int:
+    """Make a system call by number and return its result. Bytes are passed by their address. Raises OSError with the call's name."""
+    given = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     return _checked(_libc.syscall(ctypes.c_long(number), *given), name)
 
 
@@ -72,15 +70,9 @@ def set_read_only(path: Path, read_only: bool, recursive: bool = False) -> None:
     """Make the mount at `path` read-only or writable. Raises OSError."""
     wanted, cleared = (_ATTR_READ_ONLY, 0) if read_only else (0, _ATTR_READ_ONLY)
     attributes = struct.pack("<4Q", wanted, cleared, 0, 0)
-    syscall(
-        f"mount_setattr on {path}",
-        _MOUNT_SETATTR,
-        _AT_FDCWD,
-        ctypes.create_string_buffer(os.fsencode(path)),
-        _AT_RECURSIVE if recursive else 0,
-        ctypes.create_string_buffer(attributes, len(attributes)),
-        len(attributes),
-    )
+    flags = _AT_RECURSIVE if recursive else 0
+    given = _AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes)
+    syscall(f"mount_setattr on {path}", _MOUNT_SETATTR, *given)
 
 
 def die_with_parent() -> None:

@@ -8,7 +8,6 @@ changes of file modes and owners; the read-only mounts in `namespaces` do.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import stat
 import struct
@@ -57,8 +56,7 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> None:
     handled = sum(rights for since, rights in _ALL_SINCE if offered >= since)
     later = [field for since, field in _FIELDS_SINCE if offered >= since]
     fields = struct.pack(f"<{1 + len(later)}Q", handled, *later)
-    given = ctypes.create_string_buffer(fields, len(fields))
-    ruleset = kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, given, len(fields), 0)
+    ruleset = kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, fields, len(fields), 0)
     try:
         for path in readable:
             _allow(ruleset, path, handled & _READ)
@@ -76,7 +74,7 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
         try:
             if not stat.S_ISDIR(os.fstat(place).st_mode):
                 rights &= _FOR_FILES
-            rule = ctypes.create_string_buffer(struct.pack("<QI", rights, place), 12)
+            rule = struct.pack("<QI", rights, place)
             name = f"landlock_add_rule for {path}"
             kernel.syscall(name, _ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
         finally:

@@ -209,13 +209,8 @@ def _install(assembled: Callable[[Architecture], list[Instruction]]) -> None:
     packed = b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
     held = ctypes.create_string_buffer(packed, len(packed))
     header = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(held))
-    failed_thread = kernel.syscall(
-        "seccomp",
-        _SECCOMP[machine.column],
-        _SET_FILTER,
-        _ALL_THREADS,
-        ctypes.create_string_buffer(header, len(header)),
-    )
+    given = _SET_FILTER, _ALL_THREADS, header
+    failed_thread = kernel.syscall("seccomp", _SECCOMP[machine.column], *given)
     if failed_thread:
         raise RuntimeError(f"the seccomp filter cannot be applied to thread {failed_thread}")
 

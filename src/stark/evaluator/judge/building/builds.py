@@ -22,7 +22,7 @@ from stark.core.candidate import Candidate
 from stark.core.judging import Limits
 from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.confine import Place
-from stark.evaluator.candidate.raised import PASSES_FAILED
+from stark.evaluator.candidate.program import PASSES_FAILED
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.building.away import Wanted, fetched
 from stark.evaluator.judge.building.cache import BuildCache

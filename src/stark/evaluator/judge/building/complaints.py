@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import PurePath
 
-from stark.evaluator.candidate.raised import PASSES_FAILED
+from stark.evaluator.candidate.program import PASSES_FAILED
 
 ERRORS = 3
 """Maximum number of errors to show. Later errors usually follow from the first ones."""
