@@ -229,25 +229,22 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         usable = [judge for judge in asked if judge.may_serve(request.device_class)]
         others = {judge.device_class or "unknown" for judge in asked if judge not in usable}
         failed = [judge for judge in usable if judge.failure is not None]
-        failure: JudgeUnavailable | None = None
-        death: JudgeDied | None = None
+        failure: JudgeUnavailable | JudgeDied | None = None
         for judge in sorted(usable, key=lambda j: (j in failed, j.load(request.problem.digest))):
             if judge in failed and not self._closed:
                 judge.failure = None  # no other can answer
             try:
                 answer = await judge.ask(request, alone)
             except JudgeUnavailable as error:
-                failure = error
+                failure = failure or error
             except JudgeDied as error:
                 if not error.machine:
                     raise
-                death = error
+                failure = error
             else:
                 if not (isinstance(answer, RequestRefused) and answer.other_class):
                     return answer
                 others.add(judge.device_class or "unknown")
-        if death is not None:
-            raise death
         if others and failure is None:
             return refusal(request, others)
         raise failure or JudgeUnavailable(CLOSED)

@@ -72,15 +72,14 @@ async def serve_folder(
     new one has arrived within a few seconds of the last answer. Without `once`, it runs until it is cancelled.
     """
     require_requests(folder)
-    worker, ends_at = _Worker(folder, judges, report), time.monotonic()
+    worker = _Worker(folder, judges, report)
     try:
         while True:
             worker.claim(max(1, ready()))
             if working := worker.working.values():
                 await asyncio.wait(working, timeout=POLL_S[1], return_when=asyncio.FIRST_COMPLETED)
-                if worker.finish():
-                    ends_at = time.monotonic() + LINGER_POLLS * POLL_S[1]
-            elif once and time.monotonic() >= ends_at:
+                worker.finish()
+            elif once and time.monotonic() >= worker.lingers_until:
                 return worker.answered
             else:
                 await asyncio.sleep(POLL_S[1])
@@ -95,7 +94,7 @@ class _Worker:
         self, folder: Path, judges: RequestingExecutor, report: Callable[[str], None]
     ) -> None:
         self._folder, self._judges, self._report = folder, judges, report
-        self.answered = 0
+        self.answered, self.lingers_until = 0, 0.0
         self.working: dict[str, asyncio.Task[Answer | None]] = {}
         self._left: set[str] = set()
         """The requests for other kinds of machines."""
@@ -114,9 +113,8 @@ class _Worker:
         for name in self._claimed(judges) if self._alone is None else [self._alone]:
             self.working[name] = asyncio.create_task(self._serve(name))
 
-    def finish(self) -> bool:
-        """Report what is done, renew the other claims, and cancel what was withdrawn. Returns whether any was answered."""
-        before = self.answered
+    def finish(self) -> None:
+        """Report what is done, renew the other claims, and cancel what was withdrawn."""
         for name, task in list(self.working.items()):
             if task.done():
                 del self.working[name]
@@ -126,12 +124,12 @@ class _Worker:
                     self._left.add(name)
                 elif answer is not None:
                     self.answered += 1
+                    self.lingers_until = time.monotonic() + LINGER_POLLS * POLL_S[1]
             else:
                 asked, _, claim = self._files(name)
                 claim.touch()
                 if not asked.exists():
                     task.cancel()
-        return self.answered > before
 
     def give_up(self) -> None:
         """Leave all requests to other workers."""

@@ -69,16 +69,13 @@ def main() -> None:
 
     def serve(pipe: Connection, branch: Forkserver) -> None:
         place = None if service is None else Path(service)
-        # On a GPU's host, programs are timed while others are built.
-        yields = gpu is not None
+        yields = gpu is not None  # on a GPU's host, programs are timed while others are built
         builds = Builds(cache, gpu, toolchain, branch, place, yields, shared_bytes)
         Judge(pipe, branch, found, name, builds, slots).serve()
 
     relay = Relay(serve, forkserver, answers, found.device_class)
-    sandbox = {**forkserver.sandbox}
-    relay.say(
-        Hello(device=found.sheet, versions=found.versions, sandbox=sandbox, toolchain=toolchain)
-    )
+    has = {"versions": found.versions, "sandbox": {**forkserver.sandbox}, "toolchain": toolchain}
+    relay.say(Hello(device=found.sheet, **has))
     relay.run(sys.stdin.fileno())
     relay.close()
     os._exit(0)

@@ -24,10 +24,9 @@ from stark.core.toolchain import Toolchain
 from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.program import PASSES_FAILED
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.building.away import Wanted, fetched
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.complaints import first_errors
-from stark.evaluator.judge.building.packing import KEPT_BYTES, Received, Unusable
+from stark.evaluator.judge.building.packing import KEPT_BYTES, Received, Unusable, Wanted, fetched
 from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Patience

@@ -1,4 +1,6 @@
-"""Packs the files of a build into one stream, and unpacks a stream that may be wrong in any way.
+"""How a judge asks a build service for builds over a socket, and gets them as streams that may be wrong in any way.
+
+Whatever goes wrong there is no candidate's fault. The judge then builds by itself.
 
 A stream is one line of JSON (`Packed`), the contents of the files, and the SHA-256 digest of both. It has no form for links,
 special files, owners or modes other than "executable". Candidates write a build's files, so nothing in a stream is trusted:
@@ -8,8 +10,14 @@ special files, owners or modes other than "executable". Candidates write a build
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import select
+import socket
 import stat
+import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +26,10 @@ from typing import IO
 from pydantic import Field, ValidationError
 
 from stark.core.base import Frozen
+from stark.core.candidate import Candidate
+from stark.core.judging import Limits
 from stark.evaluator.judge.processes import folders
+from stark.evaluator.judge.processes.child import Patience
 
 KEPT_BYTES = 512 << 20
 """Most bytes that a build may leave. They are copied before every run of the candidate, and no time limit covers that."""
@@ -29,9 +40,24 @@ HEADER_BYTES = 32 << 20
 CHUNK = 1 << 20
 LONGEST_PATH = 2000
 
+POLL_S = 0.1
+"""Seconds between two looks whether anybody still waits for the candidate."""
+
+WAITS = 3.0
+"""Times the limit of a build that a judge waits for an answer. A service may have to make other builds first."""
+
 
 class Unusable(Exception):
     """A stream does not contain the build that was asked for."""
+
+
+class Wanted(Frozen):
+    """A request for a build: one line of JSON. The answer is a stream (`Packed`)."""
+
+    key: str
+    candidate: Candidate
+    architecture: str | None
+    limits: Limits
 
 
 class PackedFile(Frozen):
@@ -85,6 +111,38 @@ class Received:
                 os.utime(place, ns=(file.changed_ns, file.changed_ns))
         except (OSError, OverflowError) as error:
             raise Unusable(f"its files cannot be written: {error}") from error
+
+
+def fetched(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> Received | None:
+    """A build from the service, or None if it sends none in time. Its contents are in `folder`, without a name."""
+    limit_s = WAITS * wanted.limits.build_s
+    deadline = time.monotonic() + limit_s
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(limit_s)
+            connection.connect(str(service))
+            connection.sendall(wanted.model_dump_json().encode() + b"\n")
+            stream = io.BufferedReader(_Patient(connection, patience, deadline))
+            return receive(stream, wanted.key, tempfile.TemporaryFile(dir=folder))
+    except (OSError, Unusable) as reason:
+        sys.stderr.write(f"the build {wanted.key} is made here: {reason}\n")
+        return None
+
+
+class _Patient(io.RawIOBase):
+    """Reads from a connection while somebody waits for it. Raises TimeoutError otherwise."""
+
+    def __init__(self, connection: socket.socket, patience: Patience, deadline: float) -> None:
+        self._connection, self._patience, self._deadline = connection, patience, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not select.select([self._connection], [], [], POLL_S)[0]:
+            if self._patience.ended or time.monotonic() > self._deadline:
+                raise TimeoutError("no answer in time")
+        return self._connection.recv_into(buffer)
 
 
 def send(packed: Packed, folder: Path | None, out: IO[bytes]) -> None:

@@ -18,10 +18,9 @@ from pydantic import ValidationError
 
 from stark.core.errors import StarkError
 from stark.core.toolchain import Toolchain
-from stark.evaluator.judge.building.away import Wanted
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
-from stark.evaluator.judge.building.packing import Packed, send
+from stark.evaluator.judge.building.packing import Packed, Wanted, send
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver

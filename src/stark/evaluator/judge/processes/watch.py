@@ -10,7 +10,6 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 _OWN_PAGES = re.compile(rb"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
@@ -100,11 +99,8 @@ def exact_memory_bytes(use: Use) -> int:
 def read(place: str) -> bytes:
     """What a file of /proc says; nothing if its process is gone. Raises PermissionError."""
     try:
-        file = os.open(place, os.O_RDONLY)
-        try:
-            return b"".join(iter(partial(os.read, file, 1 << 16), b""))
-        finally:
-            os.close(file)
+        with open(place, "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read()
     except PermissionError:
         raise
     except OSError:
