@@ -12,9 +12,9 @@ import os
 import resource
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import torch
@@ -78,11 +78,11 @@ def _cores(call: Callable[[], object], slow: bool) -> dict[str, float | None]:
 
     A thread that waits for a core, because other programs use it, counts as busy.
     """
-    batch = 1 if slow else max(1, int(MIN_CLOCKED_S / 5 / _clocked(call, 1)))
+    batch = 1 if slow else max(1, int(MIN_CLOCKED_S / 5 / timeit(call, number=1)))
     waited, before = _waited_s(), resource.getrusage(resource.RUSAGE_SELF)
-    seconds = [_clocked(call, batch)]
+    seconds = [timeit(call, number=batch)]
     while sum(seconds) < MIN_CLOCKED_S:
-        seconds.append(_clocked(call, batch))
+        seconds.append(timeit(call, number=batch))
     waited, after = _waited_s() - waited, resource.getrusage(resource.RUSAGE_SELF)
     system = after.ru_stime - before.ru_stime
     processor = after.ru_utime - before.ru_utime + system
@@ -101,16 +101,9 @@ def _alone(call: Callable[[], object], batch: int, seconds: float) -> float | No
         return None
     torch.set_num_threads(1)
     try:
-        return min(_clocked(call, batch) for _ in range(3)) / seconds
+        return min(timeit(call, number=batch) for _ in range(3)) / seconds
     finally:
         torch.set_num_threads(threads)
-
-
-def _clocked(call: Callable[[], object], count: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-    return time.perf_counter() - begin
 
 
 def _waited_s() -> float:

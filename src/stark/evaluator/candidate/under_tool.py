@@ -12,11 +12,16 @@ Inputs come from the problem's `get_inputs()`, and no memory is shared with the 
 is a separate allocation, and a memory checker knows where each tensor ends. The problem's file is trusted,
 because the user provided it. Once the device is open and the tool's threads are running, the process
 locks its sandbox. Then it imports the program.
+
+AddressSanitizer gets the inputs in memory of their own, between stretches that nobody may touch, and the judge hears which of
+the program's code it checks. This works only in a process into which its library was loaded first.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import os
 import sys
 import tempfile
@@ -30,9 +35,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate import confine
+from stark.evaluator.candidate.arena import Slot
 from stark.evaluator.candidate.backward import ForwardBackward, Gradients, as_leaves
 from stark.evaluator.candidate.confine import Place
-from stark.evaluator.candidate.guarded import guarded, print_unchecked
 from stark.evaluator.candidate.program import (
     built,
     give_weights,
@@ -47,6 +52,17 @@ POLL_S = 0.005
 
 READY = ".ready"
 """Suffix of the file that says that this process only waits for the request."""
+
+LEAST_BYTES, MOST_BYTES = 64 << 10, 64 << 20
+"""Bounds of the stretch before and after a tensor, in bytes. Between them it is as long as the tensor, so that an index
+that is wrong by a row or by an image is noticed too."""
+
+GUARDED, UNCHECKED = "guarded input", "unchecked library"
+"""First words of the lines that are printed for the judge. A guarded tensor's address, bytes and form follow, or a
+library's name."""
+
+_kept: list[mmap.mmap] = []
+"""The memory, which must outlive the tensors."""
 
 
 def main() -> None:
@@ -158,6 +174,45 @@ def _profiled_call(call: Callable[[], object], device: torch.device) -> None:
     call()
     torch.cuda.synchronize(device)
     runtime.cudaProfilerStop()
+
+
+def guarded(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a CPU tensor with the same strides, in guarded memory, whose place is printed.
+
+    A tensor whose elements share memory becomes a full one. A tensor without elements is returned as it is.
+    """
+    if tensor.numel() == 0:
+        return tensor
+    place = Slot.of(torch.empty_like(tensor, device="meta"))
+    size, page = place.size, mmap.PAGESIZE
+    guard = -(-min(max(size, LEAST_BYTES), MOST_BYTES) // page) * page
+    memory = mmap.mmap(-1, guard + size + guard)
+    _kept.append(memory)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + guard
+    block: Any = (ctypes.c_char * size).from_address(start)
+    copy = place.view(torch.frombuffer(block, dtype=torch.uint8)).copy_(tensor)
+    poison = ctypes.CDLL(None).__asan_poison_memory_region
+    poison.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    poison(start - guard, guard)
+    poison(start + size, guard)
+    dtype = str(place.dtype).removeprefix("torch.")
+    _say(f"{GUARDED} {start:#x} {size} {dtype}{list(place.shape)}")
+    return copy
+
+
+def print_unchecked(folder: Path) -> None:
+    """Print the name of each library in a program's folder that it has loaded and that was built without the checks."""
+    mapped = (line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines())
+    files = {Path(parts[5]) for parts in mapped if len(parts) == 6 and "x" in parts[1]}
+    for file in sorted(file for file in files if file.is_relative_to(folder.resolve())):
+        if not file.is_file() or b"__asan_" not in file.read_bytes():
+            _say(f"{UNCHECKED} {file.name}")
+
+
+def _say(line: str) -> None:
+    """Print a line at once: the process may end without flushing."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
@@ -117,7 +116,7 @@ def open_executor(
     return executor
 
 
-def open_judges(notation: str) -> JudgesExecutor[Any]:
+def open_judges(notation: str) -> JudgesExecutor:
     """Open an executor for a worker, from `local`, `local:DEVICES`, `command:LINE` or `ray:ADDRESS`.
 
     Each request contains its own limits and tools. Raises UsageError for any other notation.

@@ -86,7 +86,7 @@ class Wish(Frozen):
             ) from None
 
 
-class RayExecutor(JudgesExecutor[ActorJudge]):
+class RayExecutor(JudgesExecutor):
     """Judges in a Ray cluster."""
 
     def __init__(
@@ -105,6 +105,7 @@ class RayExecutor(JudgesExecutor[ActorJudge]):
         super().__init__(limits, tools)
         self._wish, self._command = Wish.parse(text), command
         self._build_command = build_command
+        self._judges: list[ActorJudge] = []
         self._builders: Builders | None = None
         if importlib.util.find_spec("ray") is None:
             raise UsageError("the executor ray needs Ray: pip install 'stark-kernels[ray]'")

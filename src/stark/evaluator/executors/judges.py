@@ -12,7 +12,6 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Generic, TypeVar
 
 from stark.core.errors import DeadlyRequest, JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
@@ -99,9 +98,6 @@ class Judge(ABC):
         return requests + cost, len({*self.open, *self.kept})
 
 
-OneJudge = TypeVar("OneJudge", bound=Judge)
-
-
 class CommandJudge(Judge):
     """The judge of one command. It is started at the first request and, if it died, again at the next request."""
 
@@ -152,12 +148,12 @@ class CommandJudge(Judge):
                 await self.process.close()
 
 
-class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
+class JudgesExecutor(RequestingExecutor):
     """Several judges. One that cannot be started is not used again, unless no other of its kind can be."""
 
     def __init__(self, limits: Limits | None = None, tools: Tools | None = None) -> None:
         super().__init__(limits, tools)
-        self._judges: list[OneJudge] = []
+        self._judges: Sequence[Judge] = ()
         self._closed = False
         self._ids = map(str, itertools.count(1))
 
@@ -216,7 +212,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         except JudgeDied:
             return False
 
-    async def _usable(self, kind: str | None) -> list[OneJudge]:
+    async def _usable(self, kind: str | None) -> Sequence[Judge]:
         """The judges, of any kind, that may be asked for a machine of this kind. Those that have failed are asked last."""
         return self._judges
 
@@ -250,7 +246,7 @@ class JudgesExecutor(RequestingExecutor, Generic[OneJudge]):
         raise failure or JudgeUnavailable(CLOSED)
 
 
-class CommandsExecutor(JudgesExecutor[CommandJudge]):
+class CommandsExecutor(JudgesExecutor):
     """Judges that are each started by their own command."""
 
     def __init__(
@@ -260,7 +256,7 @@ class CommandsExecutor(JudgesExecutor[CommandJudge]):
         tools: Tools | None = None,
     ) -> None:
         super().__init__(limits, tools)
-        self._judges = [
+        self._judges: list[CommandJudge] = [
             CommandJudge(command, partial(self._notified, number))
             for number, command in enumerate(commands)
         ]

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from stark.evaluator.candidate.guarded import GUARDED, LEAST_BYTES, MOST_BYTES, UNCHECKED
+from stark.evaluator.candidate.under_tool import GUARDED, LEAST_BYTES, MOST_BYTES, UNCHECKED
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.building.complaints import source_line
 from stark.evaluator.judge.processes.folders import remove
