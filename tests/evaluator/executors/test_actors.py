@@ -124,7 +124,7 @@ async def test_a_judge_that_cannot_start_again_leaves_its_requests_to_the_others
 ) -> None:
     fake = f"{sys.executable} {FAKE_JUDGE} {tmp_path}/notes --judging-s 0.05"
     starts_once = f"mkdir {tmp_path}/once || {{ echo no GPU >&2; exit 1; }}; exec {fake}"
-    broken, working = (Host("cpu", None, ["sh", "-c", line]) for line in (starts_once, fake))
+    broken, working = (Host("cpu", ["sh", "-c", line]) for line in (starts_once, fake))
     executor = executor_of(broken, working)
     await settle(executor)
     assert broken._judge.process is not None
@@ -151,7 +151,7 @@ async def test_an_actor_does_not_end_itself_while_its_judge_starts(
     monkeypatch.setattr(engine, "IDLE_S", 0.3)
     monkeypatch.setattr(engine, "PING_S", 0.02)
     fake = f"{sys.executable} {FAKE_JUDGE} {tmp_path}/notes"
-    host = Host("cpu", None, ["sh", "-c", f"sleep 0.6; exec {fake}"])
+    host = Host("cpu", ["sh", "-c", f"sleep 0.6; exec {fake}"])
 
     assert "" == (await host.greet({})).error
 
@@ -285,9 +285,7 @@ async def test_requests_are_spread_though_those_of_another_driver_wait() -> None
 
 @pytest.mark.slow
 async def test_an_actor_reports_the_requests_of_other_drivers(tmp_path: Path) -> None:
-    host = Host(
-        "cpu", None, [sys.executable, FAKE_JUDGE, f"{tmp_path}/notes", "--judging-s", "0.5"]
-    )
+    host = Host("cpu", [sys.executable, FAKE_JUDGE, f"{tmp_path}/notes", "--judging-s", "0.5"])
     first, second = (executor_of(host) for _ in range(2))
     asked = [
         asyncio.create_task(executor.evaluate(PROBLEM, HONEST))

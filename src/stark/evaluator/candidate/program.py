@@ -165,7 +165,9 @@ def says_out_of_memory(error: BaseException) -> bool:
 
 def reported(error: BaseException, path: Path) -> Message:
     """An answer with `ok` false, the error's `kind` and text, and the full names of its types, their bases and its causes'."""
-    causes = _with_causes(error)
+    causes = [error]
+    while (cause := causes[-1].__cause__) is not None and len(causes) <= CAUSES:
+        causes.append(cause)
     return {
         "ok": False,
         "kind": "out_of_memory" if says_out_of_memory(error) else "raised",
@@ -194,10 +196,3 @@ def _described(causes: list[BaseException], path: Path) -> str:
     if len(text) > MAX_ERROR_CHARS:
         text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]
     return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
-
-
-def _with_causes(error: BaseException) -> list[BaseException]:
-    found = [error]
-    while (cause := found[-1].__cause__) is not None and len(found) <= CAUSES:
-        found.append(cause)
-    return found

@@ -47,13 +47,11 @@ class Greeting(NamedTuple):
 class Host(EndsWhenIdle):
     """The actor: one judge, and the requests of all drivers."""
 
-    def __init__(self, device: str, threads: str | None, command: Sequence[str] | None) -> None:
-        """`threads` is the driver's OMP_NUM_THREADS. Ray would set it to the number of processors that it reserves."""
+    def __init__(self, device: str, command: Sequence[str] | None) -> None:
         super().__init__()
         self._desk, self._said = Desk(), ""
-        own = [f"OMP_NUM_THREADS={threads}"] if threads else ["-u", "OMP_NUM_THREADS"]
         judge = command or [sys.executable, "-m", "stark.evaluator.judge", "--device", device]
-        line = ["env", *own, f"{SERVICE}={self._desk.socket}", *judge]
+        line = ["env", f"{SERVICE}={self._desk.socket}", *judge]
         self._judge = CommandJudge(line, self._notice)
         self._ids = map(str, itertools.count(1))
         self._drivers: dict[str, float] = {}

@@ -224,12 +224,12 @@ class RayExecutor(JudgesExecutor):
         if not cuda:
             # A judge must not take a part of a builder's node.
             await self._builders.greetings(HELLOS_S)
-        device, threads = "cuda:0" if cuda else "cpu", os.environ.get("OMP_NUM_THREADS")
         needs: dict[str, Any] = {"num_gpus": 1} if cuda else {"num_cpus": self._wish.cpus}
         needs["scheduling_strategy"] = "SPREAD"
-        given = device, threads, self._command
+        device = "cuda:0" if cuda else "cpu"
         for index in range(number):
-            create = partial(shared_actor, Host, f"{device} {index}", NAMESPACE, *given, **needs)
+            named = Host, f"{device} {index}", NAMESPACE
+            create = partial(shared_actor, *named, device, self._command, **needs)
             notified = partial(self._notified, index)
             self._judges.append(ActorJudge(create, notified, self._builders.actors))
 

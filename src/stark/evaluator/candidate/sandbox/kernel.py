@@ -101,15 +101,14 @@ def forbid_new_privileges() -> None:
 
 def keep_capabilities() -> None:
     """Keep this process's capabilities in its namespaces when it executes a program. Raises OSError."""
-    header = ctypes.create_string_buffer(_CAPABILITIES_VERSION_3, 8)
     sets = ctypes.create_string_buffer(24)
-    _checked(_libc.capget(header, sets), "capget")
+    _checked(_libc.capget(_CAPABILITIES_VERSION_3, sets), "capget")
     words = list(struct.unpack("<6I", sets.raw))
     # Two groups (capabilities 0 to 31 and 32 to 63) of effective, permitted and inheritable sets.
     for effective in (0, 3):
         words[effective + 2] = words[effective + 1]
     kept = ctypes.create_string_buffer(struct.pack("<6I", *words), 24)
-    _checked(_libc.capset(header, kept), "capset")
+    _checked(_libc.capset(_CAPABILITIES_VERSION_3, kept), "capset")
     permitted = words[1] | words[4] << 32
     for capability in range(64):
         if permitted >> capability & 1:
@@ -123,8 +122,7 @@ def drop_capabilities() -> None:
             # Past the last capability, or not permitted. Clearing the sets below is enough then.
             break
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-    header = ctypes.create_string_buffer(_CAPABILITIES_VERSION_3, 8)
-    _checked(_libc.capset(header, ctypes.create_string_buffer(24)), "capset")
+    _checked(_libc.capset(_CAPABILITIES_VERSION_3, ctypes.create_string_buffer(24)), "capset")
 
 
 def _prctl(option: int, value: int, more: int = 0) -> None:
