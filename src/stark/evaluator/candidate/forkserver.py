@@ -99,12 +99,11 @@ class Forkserver:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            code = 1
             with contextlib.suppress(BaseException):
                 self.channel.close()  # no program may hold it
                 _become_child(request, descriptors, in_use(self.offered), parent)
-                code = 0
-            os._exit(code)
+                os._exit(0)
+            os._exit(1)
         for descriptor in descriptors:
             os.close(descriptor)
         self.alive.add(pid)

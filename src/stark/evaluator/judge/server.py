@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from itertools import islice
 from multiprocessing.connection import Connection
 
@@ -154,8 +154,12 @@ class Judge:
         with self._turn():
             prepared = self._prepare(request)
             reference = prepared.describe(request.limits, self.machine.versions)
-        warnings = (*reference.warnings, *self._sandbox_warnings())
-        reference = reference.model_copy(update={"warnings": warnings})
+        if found := gaps(self.forkserver.layers()):
+            warning = (
+                f"on the judge's machine, model-written code can {', '.join(found)}; "
+                "run `stark doctor` there to see how to fix this"
+            )
+            reference = reference.model_copy(update={"warnings": (*reference.warnings, warning)})
         return Described(id=request.id, reference=reference, device_class=named)
 
     def _evaluate(self, request: Evaluate) -> Evaluation | Untimed:
@@ -217,21 +221,10 @@ class Judge:
                 if not machine.works(self.device):
                     return
                 continue
-            try:
+            with closing(other):
                 theirs = other.signature
                 if (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs):
                     yield change, other
-            finally:
-                other.close()
-
-    def _sandbox_warnings(self) -> tuple[str, ...]:
-        """Return a warning if the candidates' sandbox has gaps on this machine."""
-        found = gaps(self.forkserver.layers())
-        warning = (
-            f"on the judge's machine, model-written code can {', '.join(found)}; "
-            "run `stark doctor` there to see how to fix this"
-        )
-        return (warning,) if found else ()
 
     def _prepare(self, request: AnyRequest) -> PreparedReference:
         """The request's problem, prepared if needed. The caller must hold the device. Raises Cancelled.

@@ -111,17 +111,16 @@ def _tried(layer: Layer) -> str | None:
     place = confine.Place(tempfile.gettempdir(), dict(os.environ))
     pid = os.fork()
     if pid == 0:
-        code = 1
         try:
             confine.enter(layers, place, writing, parent)
             confine.close(layers, place)
             confine.lock(layers)
             tempfile.TemporaryFile(dir=place.folder).close()
-            code = 0
+            os._exit(0)
         except (OSError, RuntimeError, ValueError) as error:
             os.write(writing, str(error).encode())
         finally:
-            os._exit(code)
+            os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as answer:
         reason = answer.read()

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -73,10 +73,8 @@ class Forkserver:
         """A copy of this forkserver, with its own children, for another process of the judge."""
         ours, theirs = Channel.pair()
         folder = Path(tempfile.mkdtemp(prefix="problem-", dir=self.folder))
-        try:
+        with closing(theirs):
             self._ask({"do": "branch", "folder": str(folder)}, (theirs.end.fileno(),))
-        finally:
-            theirs.close()
         return Forkserver(ours, folder)
 
     @cached_property
