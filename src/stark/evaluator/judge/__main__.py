@@ -12,8 +12,7 @@ import os
 import re
 import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +23,6 @@ from stark.evaluator.judge.building.cache import BuildCache, cache_folder, locks
 from stark.evaluator.protocol import SERVICE, Hello, Notice
 
 if TYPE_CHECKING:
-    from stark.evaluator.judge.machine import Machine
     from stark.evaluator.judge.processes.forkserver import Forkserver
 
 DEVICES = re.compile(r"auto|(cpu|cuda)(:[0-9]+)?")
@@ -59,9 +57,15 @@ def main() -> None:
     from stark.evaluator.judge.server import Judge
 
     os.environ.update(FEW_QUEUES)
-    with ProcessPoolExecutor(1, get_context("fork")) as elsewhere:
-        # In another process, because a CUDA context does not survive a fork.
-        found, name = elsewhere.submit(_measured, device, answers.fileno()).result()
+    ours, theirs = Pipe()
+    # In another process, because a CUDA context does not survive a fork.
+    given = device, answers.fileno(), theirs
+    measuring = get_context("fork").Process(target=_measure, args=given)
+    measuring.start()
+    measuring.join()
+    if measuring.exitcode != 0:
+        sys.exit(1)
+    found, name = ours.recv()
     slots = Slots(locks_below(cache_folder()), name, max(1, (os.cpu_count() or 2) // 2))
     toolchain, service = toolchain_of(cache.root), os.environ.get(SERVICE)
     gpu = found.sheet.architecture if found.sheet.kind == "cuda" else None
@@ -81,8 +85,8 @@ def main() -> None:
     os._exit(0)
 
 
-def _measured(device: str, answers: int) -> tuple[Machine, str]:
-    """Measure the device. Returns it with a name of its own. Exits if there is no such device."""
+def _measure(device: str, answers: int, told: Connection) -> None:
+    """Measure the device, and tell it with a name that no other has. Exits if there is no such device."""
     from stark.evaluator.judge import machine
     from stark.evaluator.judge.lock import DeviceLock
 
@@ -92,7 +96,7 @@ def _measured(device: str, answers: int) -> tuple[Machine, str]:
 
     cache, (found, name) = cache_folder(), machine.find(device)
     with DeviceLock(locks_below(cache), name, os.getppid(), announce).turn():
-        return machine.measure(found, cache), name
+        told.send((machine.measure(found, cache), name))
 
 
 def _device() -> str:
