@@ -106,10 +106,12 @@ class ForwardBackward:
     def _gradients(
         self, outputs: list[object], cotangents: Tensors, leaves: Tensors, again: bool = False
     ) -> list[Source]:
-        """The gradients, None where there is none. With `again`, another backward can follow."""
+        """The gradients, None where there is none: of no output if their number is wrong. With `again`, another backward can follow."""
+        fits = len(outputs) == self._wanted.outputs
+        chosen: list[Any] = [outputs[n] for n in self._wanted.differentiable] if fits else []
         pairs = [
             (output, cotangent)
-            for output, cotangent in zip(self._chosen(outputs), cotangents, strict=False)
+            for output, cotangent in zip(chosen, cotangents, strict=False)
             if alike(output, cotangent) and output.requires_grad
         ]
         sources: list[Source] = [*leaves, *self._parameters]
@@ -119,12 +121,6 @@ class ForwardBackward:
         ends, given = zip(*pairs, strict=True)
         found = iter(torch.autograd.grad(ends, asked, given, retain_graph=again, allow_unused=True))
         return [next(found) if one is not None and one.requires_grad else None for one in sources]
-
-    def _chosen(self, outputs: list[object]) -> list[Any]:
-        """The outputs that have a cotangent; none if the module returned another number of outputs."""
-        if len(outputs) != self._wanted.outputs:
-            return []
-        return [outputs[number] for number in self._wanted.differentiable]
 
     def _results(
         self, outputs: list[object], gradients: Sequence[Source], all_required: bool = True

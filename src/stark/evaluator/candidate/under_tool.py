@@ -69,7 +69,11 @@ def main() -> None:
     """Draw the inputs, lock the sandbox, load the program and call it."""
     _, path, *modules = sys.argv
     import_ahead(modules)
-    request = _request(Path(path))
+    asked = Path(path)
+    asked.with_suffix(READY).touch()
+    while not asked.exists():  # this process may have been started long before
+        time.sleep(POLL_S)
+    request: dict[str, Any] = json.loads(asked.read_text())
     device = torch.device(request["device"])
     os.environ["TMPDIR"] = request["scratch"]  # the tool's library in this process writes there
     torch.set_grad_enabled(False)
@@ -90,15 +94,6 @@ def main() -> None:
     if request["abrupt"]:
         sys.stdout.flush()
         os._exit(0)  # torch takes half a second to be taken apart
-
-
-def _request(path: Path) -> dict[str, Any]:
-    """The request, once the judge has written it. This process may have been started long before."""
-    path.with_suffix(READY).touch()
-    while not path.exists():
-        time.sleep(POLL_S)
-    request: dict[str, Any] = json.loads(path.read_text())
-    return request
 
 
 def _arguments(problem: Any, device: torch.device, request: dict[str, Any]) -> tuple[Any, Any]:
