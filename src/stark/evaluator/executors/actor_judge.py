@@ -50,11 +50,6 @@ class ActorJudge(Judge):
         """Whether it takes requests."""
         return self.greeting is not None and self.failure is None
 
-    @property
-    def starting(self) -> bool:
-        """Whether it waits for a place in the cluster, or its judge starts."""
-        return self.greeting is None and self.failure is None
-
     def start_again(self) -> None:
         """Use the actor anew after it was lost, or has failed."""
         self._life.cancel()

@@ -204,7 +204,8 @@ class RayExecutor(JudgesExecutor):
         return any(judge.ready and judge.may_serve(kind) for judge in self._judges)
 
     def _starting(self) -> list[ActorJudge]:
-        return [judge for judge in self._judges if judge.starting]
+        """Those that wait for a place in the cluster, or whose judge starts."""
+        return [judge for judge in self._judges if judge.greeting is None and judge.failure is None]
 
     async def _open(self) -> None:
         """Connect, and create the actors or find them."""
