@@ -231,14 +231,19 @@ class ForwardBackward:
             target = [*other_leaves, *self._parameters][number]
             if target is None:
                 continue
-            outputs = self._outputs(others)
-            with _changed_meanwhile(target):
-                try:
-                    gradients = self._gradients(outputs, cotangents, other_leaves)
-                except RuntimeError as error:
-                    if not any(words in str(error) for words in REFUSED_SAVED):
-                        raise
-                    continue
+            outputs, kept = self._outputs(others), target.detach().clone()
+            factor, summand = CHANGED_BY
+            with torch.no_grad():
+                target.mul_(factor).add_(summand)
+            try:
+                gradients = self._gradients(outputs, cotangents, other_leaves)
+            except RuntimeError as error:
+                if not any(words in str(error) for words in REFUSED_SAVED):
+                    raise
+                continue
+            finally:
+                with torch.no_grad():
+                    target.copy_(kept)
             found = self._results(outputs, gradients)
             worst = max(worst, found, key=lambda each: _apart(each, first))
         return worst
@@ -290,18 +295,6 @@ def _copied(given: list[Any], leaves: Tensors) -> tuple[list[Any], list[torch.Te
         torch.Tensor, lambda tensor: copies.get(id(tensor), tensor), given
     )
     return found, list(copies.values())
-
-
-@contextmanager
-def _changed_meanwhile(tensor: torch.Tensor) -> Iterator[None]:
-    kept, (factor, summand) = tensor.detach().clone(), CHANGED_BY
-    with torch.no_grad():
-        tensor.mul_(factor).add_(summand)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            tensor.copy_(kept)
 
 
 @contextmanager
