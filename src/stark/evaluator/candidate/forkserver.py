@@ -61,7 +61,12 @@ class Forkserver:
         with contextlib.suppress(ChannelClosed):
             while True:
                 self.channel.send(self._answer(*self.channel.receive_with_descriptors()))
-        self.kill_all()
+        for pid in self.alive:
+            _end_group(pid)
+        deadline = time.monotonic() + ENDING_S
+        while self.alive and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.005)
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)  # at once: the judge waits, and torch takes half a second to be taken apart
 
@@ -138,15 +143,6 @@ class Forkserver:
                     code = os.waitstatus_to_exitcode(status)
                     # The runner's parent reports signals as codes above 128.
                     self.ended[pid] = SIGNALLED - code if code > SIGNALLED else code
-
-    def kill_all(self) -> None:
-        """Kill every child with all its processes."""
-        for pid in self.alive:
-            _end_group(pid)
-        deadline = time.monotonic() + ENDING_S
-        while self.alive and time.monotonic() < deadline:
-            self._reap()
-            time.sleep(0.005)
 
 
 def _become_child(

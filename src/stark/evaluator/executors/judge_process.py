@@ -29,7 +29,6 @@ from stark.evaluator.protocol import (
     JudgeFailed,
     Notice,
     PreparedProblems,
-    Reply,
     answer_adapter,
 )
 
@@ -157,17 +156,14 @@ class JudgeProcess:
                 elif isinstance(answer, PreparedProblems):
                     self.problems = frozenset(answer.problems)
                 elif not isinstance(answer, Hello):
-                    self._pass_on(answer)
+                    waiting = self._waiting.get(answer.id)
+                    if waiting is None or waiting.done():
+                        continue  # it was cancelled
+                    if isinstance(answer, JudgeFailed):
+                        waiting.set_exception(JudgeDied(answer.error, answer.machine))
+                    else:
+                        waiting.set_result(answer)
         await self.kill()
-
-    def _pass_on(self, answer: Reply) -> None:
-        waiting = self._waiting.get(answer.id)
-        if waiting is None or waiting.done():  # it was cancelled
-            return
-        if isinstance(answer, JudgeFailed):
-            waiting.set_exception(JudgeDied(answer.error, answer.machine))
-        else:
-            waiting.set_result(answer)
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while chunk := await stream.read(OUTPUT_CHARS):
