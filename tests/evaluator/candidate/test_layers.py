@@ -23,6 +23,15 @@ def test_a_name_that_is_no_layer_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         layers.offered()
 
 
+def test_where_no_process_can_be_confined_no_layer_counts_as_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(layers, "_tried", lambda _: "there are too many processes")
+
+    with pytest.raises(RuntimeError, match="confined here: there are too many processes"):
+        layers.offered()
+
+
 @pytest.mark.parametrize(
     ("release", "user", "bounded"),
     [((6, 14), 0, True), ((6, 13), 0, False), ((6, 13), 1000, True), ((5, 13), 1000, False)],

@@ -45,14 +45,14 @@ _NEEDS: dict[Layer, tuple[Layer, ...]] = {
 
 
 _EVERYWHERE = ("limits", "capabilities")
-"""Layers that every machine has. If one fails, no candidate runs."""
+"""Layers that every machine has. If one fails, all would, and no candidate may run."""
 
 
 def offered() -> dict[Layer, str | None]:
     """Maps every layer to None if it works on this machine, or to the reason why it does not.
 
     Tries each layer in a forked process. All tries together take some milliseconds. Raises
-    ValueError if `STARK_SANDBOX_WITHOUT` is invalid.
+    ValueError if `STARK_SANDBOX_WITHOUT` is invalid, and RuntimeError if no process can be confined.
     """
     without = left_out()
     found: dict[Layer, str | None] = {}
@@ -64,7 +64,9 @@ def offered() -> dict[Layer, str | None]:
         elif layer == "tasks":
             found[layer] = _why_tasks_are_unlimited(found)
         else:
-            found[layer] = None if layer in _EVERYWHERE else _tried(layer)
+            found[layer] = _tried(frozenset({layer, *_NEEDS.get(layer, ())}))
+            if layer in _EVERYWHERE and found[layer] is not None:
+                raise RuntimeError(f"no process can be confined here: {found[layer]}")
     return found
 
 
@@ -104,10 +106,9 @@ def _why_tasks_are_unlimited(found: Mapping[Layer, str | None]) -> str | None:
     return None if counted else "needs the layer network and Linux 5.14 or later"
 
 
-def _tried(layer: Layer) -> str | None:
-    """Confine a forked process by a layer and those that it needs. Returns None, or why that failed."""
-    reading, writing = os.pipe()
-    layers, parent = frozenset({layer, *_NEEDS.get(layer, ())}), os.getpid()
+def _tried(layers: frozenset[Layer]) -> str | None:
+    """Confine a forked process by these layers. Returns None, or why that failed."""
+    (reading, writing), parent = os.pipe(), os.getpid()
     place = confine.Place(tempfile.gettempdir(), dict(os.environ))
     pid = os.fork()
     if pid == 0:
@@ -115,7 +116,8 @@ def _tried(layer: Layer) -> str | None:
             confine.enter(layers, place, writing, parent)
             confine.close(layers, place)
             confine.lock(layers)
-            tempfile.TemporaryFile(dir=place.folder).close()
+            if "mounts" in layers:
+                tempfile.TemporaryFile(dir=place.folder).close()
             os._exit(0)
         except (OSError, RuntimeError, ValueError) as error:
             os.write(writing, str(error).encode())
