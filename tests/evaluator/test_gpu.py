@@ -95,8 +95,10 @@ async def test_tf32_is_refused_where_the_reference_does_not_use_it(executor: Exe
 
 
 async def test_the_reference_against_itself_is_within_a_percent(executor: Executor) -> None:
-    problem = Problem(name="sigmoid", source=LARGE)
-    same = LARGE.replace("class Model(", "class ModelNew(")
+    # Ratios of identical programs: 0.986 to 1.014 in 51 windows with 2^26 elements, 0.996 to 1.005 in 30 with 2^28.
+    source = LARGE.replace("1 << 26", "1 << 28")
+    problem = Problem(name="sigmoid", source=source)
+    same = source.replace("class Model(", "class ModelNew(")
 
     evaluation = await executor.evaluate(problem, as_candidate("triton", same))
 
