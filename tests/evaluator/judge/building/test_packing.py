@@ -5,31 +5,41 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stark.core.judging import Limits
 from stark.evaluator.judge.building import packing
-from stark.evaluator.judge.building.packing import Packed, Unusable, receive, send
-
-KEY = "0123456789abcdef"
+from stark.evaluator.judge.building.packing import (
+    Packed,
+    Unusable,
+    Wanted,
+    fetched,
+    receive,
+    send,
+)
+from stark.evaluator.judge.processes.child import Patience
+from support.candidates import as_candidate
 
 
 def packed(folder: Path) -> bytes:
     stream = io.BytesIO()
-    send(Packed(key=KEY, output="nvcc said"), folder, stream)
+    send("nvcc said", folder, stream)
     return stream.getvalue()
 
 
 def received(stream: bytes) -> packing.Received:
-    return receive(io.BytesIO(stream), KEY, io.BytesIO())
+    return receive(io.BytesIO(stream))
 
 
-def forged(contents: bytes, *files: dict[str, Any], **fields: Any) -> bytes:
+def forged(contents: bytes, *files: dict[str, Any]) -> bytes:
     """A stream with the right digest, whatever its files are."""
     plain = {"size": len(contents), "changed_ns": 5, "executable": False}
-    header = Packed.model_validate({"key": KEY, "files": [plain | f for f in files], **fields})
+    header = Packed.model_validate({"output": "", "files": [plain | f for f in files]})
     whole = header.model_dump_json().encode() + b"\n" + contents
     return whole + hashlib.sha256(whole).digest()
 
@@ -90,10 +100,10 @@ def test_a_file_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
         (lambda stream: stream.replace(b"nvcc said", b"gcc  said"), "do not have its digest"),
         (lambda stream: stream.replace(b'"executable":false', b'"executable":true'), "its digest"),
         (lambda stream: stream[:-1], "do not have its digest"),
-        (lambda stream: stream[:-33], "it ends before its last file"),
-        (lambda stream: stream.replace(KEY.encode(), b"f" * 16), "it is the build ffff"),
+        (lambda stream: stream[:-33], "do not have its digest"),
+        (lambda stream: stream + b"1", "do not have its digest"),
         (lambda stream: stream[5:], "its first line cannot be read"),
-        (lambda _: b"", "no builder answers"),
+        (lambda _: b"", "its first line cannot be read"),
         (lambda stream: stream.replace(b'"path"', b'"link"'), "its first line cannot be read"),
         (lambda stream: stream.replace(b'"size":', b'"size":-'), "its first line cannot be read"),
     ],
@@ -111,7 +121,7 @@ def test_what_is_too_large_is_refused_before_it_is_read() -> None:
     endless = io.BytesIO(forged(b"", {"path": "large", "size": packing.KEPT_BYTES + 1}))
 
     with pytest.raises(Unusable, match=r"more than 0\.5 GB"):
-        receive(endless, KEY, io.BytesIO())
+        receive(endless)
 
     assert 32 == len(endless.read()), "only the first line was read"
     with pytest.raises(Unusable, match="more than 50,000 files"):
@@ -123,5 +133,30 @@ def test_a_first_line_without_an_end_is_not_kept(monkeypatch: pytest.MonkeyPatch
     endless = io.BytesIO(b"{" * 5000)
 
     with pytest.raises(Unusable, match="its first line cannot be read"):
-        receive(endless, KEY, io.BytesIO())
+        receive(endless)
     assert 1000 == endless.tell()
+
+
+def test_an_answer_without_an_end_and_one_that_nobody_waits_for_are_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HEADER_BYTES", "KEPT_BYTES"):
+        monkeypatch.setattr(packing, name, 1000)
+    wanted = Wanted(key="k", candidate=as_candidate("cpp", ""), architecture=None, limits=Limits())
+    sent = threading.Event()
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection, pytest.raises(OSError, match=r"Broken pipe|reset"):
+            while True:
+                connection.sendall(bytes(1 << 20))
+        sent.set()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "service"))
+        listener.listen()
+        threading.Thread(target=answer, daemon=True).start()
+
+        assert fetched(tmp_path / "service", wanted, Patience(), tmp_path) is None
+        assert sent.wait(10)
+        assert fetched(tmp_path / "service", wanted, Patience(ended=True), tmp_path) is None

@@ -4,13 +4,12 @@ Whatever goes wrong there is no candidate's fault. The judge then builds by itse
 
 A stream is one line of JSON (`Packed`), the contents of the files, and the SHA-256 digest of both. It has no form for links,
 special files, owners or modes other than "executable". Candidates write a build's files, so nothing in a stream is trusted:
-`receive` checks the key, the limits, the names and the digest before `unpack` writes anything.
+`receive` checks the limits, the names and the digest before `unpack` writes anything.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import select
 import socket
@@ -20,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -37,7 +37,6 @@ KEPT_BYTES = 512 << 20
 HEADER_BYTES = 32 << 20
 """Maximum length of a stream's first line."""
 
-CHUNK = 1 << 20
 LONGEST_PATH = 2000
 
 POLL_S = 0.1
@@ -48,7 +47,7 @@ WAITS = 3.0
 
 
 class Unusable(Exception):
-    """A stream does not contain the build that was asked for."""
+    """A stream contains no build, or there is none to send."""
 
 
 class Wanted(Frozen):
@@ -76,16 +75,10 @@ class PackedFile(Frozen):
 class Packed(Frozen):
     """The first line of a stream."""
 
-    key: str
-    """Of the build that was asked for."""
-
-    refusal: str | None = None
-    """Why nothing was built. This may be the builder's fault, so it says nothing about the candidate."""
-
-    output: str = ""
+    output: str
     """What the build printed."""
 
-    files: tuple[PackedFile, ...] = ()
+    files: tuple[PackedFile, ...]
 
 
 @dataclass(frozen=True)
@@ -94,20 +87,17 @@ class Received:
 
     packed: Packed
     contents: IO[bytes]
-    """A file without a name, which ends with the last reference to it."""
+    """A file without a name, which ends with the last reference to it. It is read up to the first line's end."""
 
     def unpack(self, folder: Path) -> None:
         """Write the files into an empty folder that nothing else writes to. Raises Unusable if two have one place."""
-        self.contents.seek(0)
         try:
             for file in self.packed.files:
                 place = folder / file.path
                 place.parent.mkdir(parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                descriptor = os.open(place, flags, 0o755 if file.executable else 0o644)
-                with os.fdopen(descriptor, "wb") as out:
-                    for chunk in _chunks(self.contents, file.size):
-                        out.write(chunk)
+                with place.open("xb") as out:
+                    out.write(self.contents.read(file.size))
+                place.chmod(0o755 if file.executable else 0o644)
                 os.utime(place, ns=(file.changed_ns, file.changed_ns))
         except (OSError, OverflowError) as error:
             raise Unusable(f"its files cannot be written: {error}") from error
@@ -118,61 +108,43 @@ def fetched(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> 
     limit_s = WAITS * wanted.limits.build_s
     deadline = time.monotonic() + limit_s
     try:
+        stream = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (the caller reads it)
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(limit_s)
             connection.connect(str(service))
             connection.sendall(wanted.model_dump_json().encode() + b"\n")
-            stream = io.BufferedReader(_Patient(connection, patience, deadline))
-            return receive(stream, wanted.key, tempfile.TemporaryFile(dir=folder))
+            while not patience.ended and time.monotonic() < deadline:
+                if select.select([connection], [], [], POLL_S)[0]:
+                    chunk = connection.recv(1 << 20)
+                    if not chunk or stream.tell() > HEADER_BYTES + KEPT_BYTES:
+                        break
+                    stream.write(chunk)
+        return receive(stream)
     except (OSError, Unusable) as reason:
         sys.stderr.write(f"the build {wanted.key} is made here: {reason}\n")
         return None
 
 
-class _Patient(io.RawIOBase):
-    """Reads from a connection while somebody waits for it. Raises TimeoutError otherwise."""
-
-    def __init__(self, connection: socket.socket, patience: Patience, deadline: float) -> None:
-        self._connection, self._patience, self._deadline = connection, patience, deadline
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not select.select([self._connection], [], [], POLL_S)[0]:
-            if self._patience.ended or time.monotonic() > self._deadline:
-                raise TimeoutError("no answer in time")
-        return self._connection.recv_into(buffer)
-
-
-def send(packed: Packed, folder: Path | None, out: IO[bytes]) -> None:
-    """Write a build's stream: `packed`, completed by the regular files of its folder."""
-    files = () if folder is None else tuple(_files(folder))
-    line = packed.model_copy(update={"files": files}).model_dump_json().encode() + b"\n"
-    whole = hashlib.sha256(line)
-    out.write(line)
-    for file in files:
-        with Path(folder or "", file.path).open("rb") as stream:
-            for chunk in _chunks(stream, file.size):
-                whole.update(chunk)
-                out.write(chunk)
+def send(output: str, folder: Path, out: IO[bytes]) -> None:
+    """Write a build's stream: what it printed, and the regular files of its folder."""
+    packed = Packed(output=output, files=tuple(_files(folder)))
+    contents = ((folder / file.path).read_bytes() for file in packed.files)
+    whole = hashlib.sha256()
+    for part in chain([packed.model_dump_json().encode() + b"\n"], contents):
+        whole.update(part)
+        out.write(part)
     out.write(whole.digest())
     out.flush()
 
 
-def receive(stream: IO[bytes], key: str, into: IO[bytes]) -> Received:
-    """Read a stream and check it; the contents go to the empty file `into`. Raises Unusable, and OSError of the stream."""
+def receive(stream: IO[bytes]) -> Received:
+    """Check a stream that was stored in a file. Raises Unusable."""
+    stream.seek(0)
     line = stream.readline(HEADER_BYTES)
-    if not line:
-        raise Unusable("no builder answers")
     try:
         packed = Packed.model_validate_json(line)
     except ValidationError as error:
         raise Unusable("its first line cannot be read") from error
-    if packed.key != key:
-        raise Unusable(f"it is the build {packed.key}, not {key}")
-    if packed.refusal is not None:
-        raise Unusable(packed.refusal)
     if len(packed.files) > folders.MAX_FILES:
         raise Unusable(f"it has more than {folders.MAX_FILES:,} files")
     if sum(file.size for file in packed.files) > KEPT_BYTES:
@@ -182,12 +154,11 @@ def receive(stream: IO[bytes], key: str, into: IO[bytes]) -> Received:
             raise Unusable(f"a file is named {file.path[:200]!r}")
     whole = hashlib.sha256(line)
     for file in packed.files:
-        for chunk in _chunks(stream, file.size):
-            whole.update(chunk)
-            into.write(chunk)
-    if stream.read(whole.digest_size) != whole.digest():
+        whole.update(stream.read(file.size))
+    if stream.read() != whole.digest():
         raise Unusable("its contents do not have its digest")
-    return Received(packed, into)
+    stream.seek(len(line))
+    return Received(packed, stream)
 
 
 def _is_safe(path: str) -> bool:
@@ -211,13 +182,3 @@ def _files(folder: Path) -> Iterator[PackedFile]:
                 changed_ns=found.st_mtime_ns,
                 executable=bool(found.st_mode & stat.S_IXUSR),
             )
-
-
-def _chunks(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    """The next `size` bytes. Raises Unusable if the stream ends before."""
-    while size:
-        chunk = stream.read(min(size, CHUNK))
-        if not chunk:
-            raise Unusable("it ends before its last file")
-        size -= len(chunk)
-        yield chunk

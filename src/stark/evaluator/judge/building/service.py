@@ -1,7 +1,7 @@
 """A build service: builds candidates for judges on other machines, as they would build them themselves.
 
 It has the same sandbox, limits and cache of builds as a judge, needs no device, and answers each request with a stream
-(`packing.py`). If a build fails, even with a compiler's error, the answer is a refusal, and the judge builds by itself: this
+(`packing.py`). If a build fails, even with a compiler's error, there is no answer, and the judge builds by itself: this
 machine may lack memory, disk space or a header.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import socketserver
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +21,10 @@ from stark.core.errors import StarkError
 from stark.core.toolchain import Toolchain
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
-from stark.evaluator.judge.building.packing import Packed, Wanted, send
+from stark.evaluator.judge.building.packing import Unusable, Wanted, send
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
-from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.protocol import LONGEST_REQUEST
 
 
@@ -48,24 +48,16 @@ class BuildService(socketserver.ThreadingUnixStreamServer):
         super().__init__(str(socket_), _Connection)
 
     def answer(self, wanted: Wanted, patience: Patience, out: IO[bytes]) -> None:
-        """Make a build and write its stream."""
+        """Make a build and write its stream. Raises what a build raises, and Unusable if it fails or would be another."""
         builds = Builds(self._cache, wanted.architecture, self._toolchain, self._forkserver)
         if builds.key(wanted.candidate) != wanted.key:
-            other = "the build service has another toolchain"
-            send(Packed(key=wanted.key, refusal=other), None, out)
-            return
+            raise Unusable("the judge has another toolchain")
         with self._slots, builds.in_use(wanted.candidate):
             patience.left_s = wanted.limits.build_s
-            try:
-                built = builds.build(wanted.candidate, wanted.limits, patience)
-                refusal = built.error
-            except (ChildFailed, SandboxFailed, StarkError, OSError) as failure:
-                refusal = str(failure)
-            if refusal is not None:
-                first_line = printable(refusal).partition("\n")[0]
-                send(Packed(key=wanted.key, refusal=first_line), None, out)
-            else:
-                send(Packed(key=wanted.key, output=built.output), built.kept, out)
+            built = builds.build(wanted.candidate, wanted.limits, patience)
+            if built.error is not None:
+                raise Unusable(built.error)
+            send(built.output, built.kept, out)
 
 
 class _Connection(socketserver.StreamRequestHandler):
@@ -78,8 +70,10 @@ class _Connection(socketserver.StreamRequestHandler):
             return
         patience = Patience()
         threading.Thread(target=_watch, args=(self.connection, patience), daemon=True).start()
-        with suppress(OSError):
+        try:
             cast(BuildService, self.server).answer(wanted, patience, cast(IO[bytes], self.wfile))
+        except (Unusable, ChildFailed, SandboxFailed, StarkError, OSError) as reason:
+            sys.stderr.write(f"the build {wanted.key} is not made: {reason}\n")
 
 
 def _watch(connection: socket.socket, patience: Patience) -> None:
