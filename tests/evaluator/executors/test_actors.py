@@ -18,8 +18,7 @@ from stark import __version__
 from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Correct
 from stark.evaluator.executors import cluster, engine
-from stark.evaluator.executors.actor import Greeting, Host, Load
-from stark.evaluator.executors.actor_judge import ActorJudge
+from stark.evaluator.executors.actor import ActorJudge, Greeting, Host, Load
 from stark.evaluator.executors.cluster import RayExecutor
 from stark.evaluator.protocol import Evaluated, Hello, refusal, request_adapter
 from support import FAKE_JUDGE

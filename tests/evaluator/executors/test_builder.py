@@ -10,9 +10,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from stark.core.toolchain import Toolchain
-from stark.evaluator.executors import builder, builders, engine
-from stark.evaluator.executors.builder import Builder
-from stark.evaluator.executors.builders import Builders
+from stark.evaluator.executors import builder, engine
+from stark.evaluator.executors.builder import Builder, Builders
 
 SLOW_SERVICE = """
 import socket, sys, time
@@ -68,9 +67,9 @@ async def test_a_builder_that_was_lost_once_is_pinged_again(
     ray.remote.return_value.options.return_value.remote.return_value = actor
     actor.ping.remote = ping
     actor.greet.remote.side_effect = ConnectionError
-    for module in (engine, builder, builders):
+    for module in (engine, builder):
         monkeypatch.setattr(module, "ray", lambda: ray)
-    monkeypatch.setattr(builders, "PING_S", 0.01)
+    monkeypatch.setattr(builder, "PING_S", 0.01)
     pinging = Builders([("a node", 2)], "building", None)
 
     await asyncio.wait_for(enough.wait(), 10)

@@ -21,7 +21,7 @@ from stark.benches.report import make_report
 from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Correct, Crashed
 from stark.core.judging import Limits
-from stark.evaluator.executors import FolderExecutor, actor_judge, cluster, engine, serve_folder
+from stark.evaluator.executors import FolderExecutor, actor, cluster, engine, serve_folder
 from stark.evaluator.executors.cluster import RayExecutor
 from stark.evaluator.executors.judges import CommandsExecutor
 from stark.store import Store
@@ -115,7 +115,7 @@ async def test_candidates_are_judged_and_one_that_ends_judges_is_found(
 async def test_drivers_share_the_actors_and_what_they_have_prepared(
     open_with: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor_judge, "PING_S", 0.1)
+    monkeypatch.setattr(actor, "PING_S", 0.1)
     first, second = (open_with(*fake_judge(tmp_path / "notes")) for _ in range(2))
     await first.evaluate(PROBLEM, HONEST)
     await second.start()

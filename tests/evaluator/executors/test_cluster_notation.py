@@ -9,10 +9,8 @@ import pytest
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.evaluator.executors import open_executor
-from stark.evaluator.executors.actor import Greeting
-from stark.evaluator.executors.actor_judge import _fault_of
-from stark.evaluator.executors.builder import Builds
-from stark.evaluator.executors.builders import build_nodes
+from stark.evaluator.executors.actor import Greeting, _fault_of
+from stark.evaluator.executors.builder import Builds, build_nodes
 from stark.evaluator.executors.cluster import Wish
 from stark.evaluator.protocol import Hello
 from support.nodes import CPU, DEVICE, TOOLCHAIN

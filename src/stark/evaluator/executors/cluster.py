@@ -28,9 +28,8 @@ from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.toolchain import Toolchain
 from stark.evaluator.executors import engine
-from stark.evaluator.executors.actor import Host
-from stark.evaluator.executors.actor_judge import ActorJudge, ActorLost
-from stark.evaluator.executors.builders import Builders, build_nodes
+from stark.evaluator.executors.actor import ActorJudge, ActorLost, Host
+from stark.evaluator.executors.builder import Builders, build_nodes
 from stark.evaluator.executors.engine import ray, shared_actor
 from stark.evaluator.executors.judges import CLOSED, JudgesExecutor
 from stark.evaluator.protocol import Answer, AnyRequest, Hello
