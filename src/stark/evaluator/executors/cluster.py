@@ -38,14 +38,9 @@ from stark.explain.numbers import first_line
 NAMESPACE = f"stark-{__version__}"
 """Of the actors' names. Drivers of different versions share no actors."""
 
-LOSSES_S = 300.0
-"""Seconds of losses after which a request is given up. To restart an actor on another node takes about 20."""
-
-APART_S = 60.0
-"""Seconds between two losses of a request after which they count as independent, and `LOSSES_S` begins anew."""
-
-STREAKS = 10
-"""How often it may begin: the request may be what takes down the nodes."""
+LOSSES = 20
+"""How often a request may be lost before it is given up: it may be what takes down the nodes. To restart an actor on another
+node takes about 20 s."""
 
 HELLOS_S = 60.0
 """Seconds to wait for judges that say what they are, while others are ready."""
@@ -146,15 +141,15 @@ class RayExecutor(JudgesExecutor):
 
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """See `JudgesExecutor`. A request whose actor is lost is sent again."""
-        streaks: list[list[float]] = []
+        losses = 0
         while True:
             try:
                 return await super()._ask_once(request, alone)
             except ActorLost as lost:
-                if _one_too_many(streaks):
-                    count = sum(map(len, streaks))
+                losses += 1
+                if losses > LOSSES:
                     raise JudgeUnavailable(
-                        f"the Ray cluster has lost the judges of this request {count} times ({lost}); "
+                        f"the Ray cluster has lost the judges of this request {losses} times ({lost}); "
                         "look at `ray status`, and resume the run when the cluster works"
                     ) from lost
                 await asyncio.sleep(engine.LOST_PAUSE_S)
@@ -256,15 +251,6 @@ class RayExecutor(JudgesExecutor):
             reason = first_line(str(error)) or type(error).__name__
             raise JudgeUnavailable(f"cannot {failed}: {reason}") from error
         self._ours = address is None
-
-
-def _one_too_many(streaks: list[list[float]]) -> bool:
-    """Note another loss of a request, when earlier ones came in these streaks. Whether it is to be given up."""
-    now = time.monotonic()
-    if not streaks or now - streaks[-1][-1] > APART_S:
-        streaks.append([])
-    streaks[-1].append(now)
-    return len(streaks) > STREAKS or now - streaks[-1][0] > LOSSES_S
 
 
 def _require_answer(address: str) -> None:

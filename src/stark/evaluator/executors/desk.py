@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,9 +20,6 @@ from typing import Any
 from stark.evaluator.executors.builder import Builds, greeted
 from stark.evaluator.executors.engine import ray
 from stark.evaluator.protocol import LONGEST_REQUEST, Hello
-
-WAIT_S = 60.0
-"""Seconds that requests wait for the first builder, after a driver has said which there are. To start one takes about 10."""
 
 
 @dataclass
@@ -48,12 +44,10 @@ class Desk:
         self._server: asyncio.Server | None = None
         self._met: dict[str, Met] = {}
         self._hello: Hello | None = None
-        self._until = 0.0
-        """Until when requests wait for builders that are starting."""
 
     async def open(self, builders: Mapping[str, Any], hello: Hello) -> None:
         """Use these actors, by name, for the judge that says `hello`."""
-        self._hello, self._until = hello, time.monotonic() + WAIT_S
+        self._hello = hello
         for name, actor in builders.items():
             if name not in self._met or not self._met[name].works_for(hello):
                 self._met[name] = Met(actor, asyncio.create_task(greeted(actor)))
@@ -70,25 +64,16 @@ class Desk:
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(OSError, ValueError):  # the judge hung up, or its request is too long
             request = await reader.readline()
-            builder = await self._free()
+            builder = self._free()
             if builder is not None:
                 writer.write(await self._built(builder, request, reader))
                 await writer.drain()
         writer.close()
 
-    async def _free(self) -> Met | None:
-        """The least busy builder, or None if there is none."""
-        while True:
-            waiting = [met.greeting for met in self._met.values() if not met.greeting.done()]
-            ready = [
-                met for met in self._met.values() if self._hello and met.works_for(self._hello)
-            ]
-            if ready:
-                return min(ready, key=lambda met: met.requests)
-            left_s = self._until - time.monotonic()
-            if not waiting or left_s <= 0:
-                return None
-            await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+    def _free(self) -> Met | None:
+        """The least busy builder, or None if none is ready."""
+        ready = [met for met in self._met.values() if self._hello and met.works_for(self._hello)]
+        return min(ready, key=lambda met: met.requests, default=None)
 
     async def _built(self, builder: Met, request: bytes, reader: StreamReader) -> bytes:
         """A builder's answer; empty if it is lost, or if the judge hangs up, which cancels the build."""

@@ -270,10 +270,6 @@ class CommandsExecutor(JudgesExecutor):
 
     async def hellos(self) -> dict[str, Hello | str]:
         """See `JudgesExecutor.hellos`."""
-        found: dict[str, Hello | str] = {}
-        for number, judge in enumerate(self._judges):
-            try:
-                found[f"judge {number}"] = (await judge.start()).hello
-            except JudgeUnavailable as failure:
-                found[f"judge {number}"] = str(failure)
-        return found
+        ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
+        said = (end.hello if isinstance(end, JudgeProcess) else str(end) for end in ends)
+        return {f"judge {number}": each for number, each in enumerate(said)}
