@@ -77,9 +77,10 @@ def main() -> None:
         builds = Builds(cache, gpu, toolchain, branch, place, yields, shared_bytes)
         Judge(pipe, branch, found, name, builds, slots).serve()
 
-    relay = Relay(serve, forkserver, answers, found.device_class)
     has = {"versions": found.versions, "sandbox": {**forkserver.sandbox}, "toolchain": toolchain}
-    relay.say(Hello(device=found.sheet, **has))
+    hello = Hello(device=found.sheet, **has)
+    relay = Relay(serve, forkserver, answers, hello.device_class)
+    relay.say(hello)
     relay.run(sys.stdin.fileno())
     relay.close()
     os._exit(0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -55,9 +55,6 @@ class Attempt:
 
         self.phase: Phase = "static"
         self.limit_s = math.inf
-        self.await_imports: Callable[[], None] | None = None
-        """Waits until a tool that was started ahead for this evaluation only waits."""
-
         self.patience = patience
         """How long the judge still waits for the candidate's processes in this phase."""
 

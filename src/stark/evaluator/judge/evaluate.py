@@ -66,7 +66,6 @@ def check_statically(attempt: Attempt, device: Device) -> None:
 
 def build(attempt: Attempt, builds: Builds, away: Received | None) -> Built:
     """Compile the candidate's kernels by importing it once, without a device. Raises Verdict."""
-    attempt.sandbox = builds.layers
     with attempt.during("build", attempt.limits.build_s):
         problem = attempt.request.problem.source
         built = builds.build(attempt.candidate, attempt.limits, attempt.patience, away, problem)
@@ -96,9 +95,6 @@ def _checked(attempt: Attempt, built: Built, prepared: PreparedReference) -> Unt
 
 def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Correct:
     running = start_references(attempt, prepared)
-    if attempt.effort == "promote" and attempt.await_imports is not None:
-        with attempt.during("tools"):  # what a final check measures counts
-            attempt.await_imports()
     kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
     clock = kind(attempt, running, prepared)
     with _running(attempt, built, prepared) as child:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from stark.core.device import Device, device_class
+from stark.core.device import Device
 from stark.evaluator.judge import rates
 from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.peaks import synchronize
@@ -23,11 +23,6 @@ class Machine:
     device: torch.device
     sheet: Device
     versions: dict[str, str]
-
-    @property
-    def device_class(self) -> str:
-        """The kind of machine that it is."""
-        return device_class(self.sheet, self.versions)
 
 
 def find(name: str) -> tuple[torch.device, str]:

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from stark.core.device import device_class
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation, Untimed
 from stark.core.precision import Precision
@@ -62,8 +63,10 @@ WATCH_S = 0.5
 PROBE_S = 20.0
 """Seconds within which a working device must answer."""
 
-NO_ROOM, NO_FILES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}, {errno.EMFILE, errno.ENFILE}
-EXHAUSTED = NO_ROOM | NO_FILES | {errno.EROFS, errno.EIO}
+EXHAUSTED = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.ENOMEM),
+    *(errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO),
+}
 """Errors of the machine. Others, such as a broken pipe or a missing file, may be a candidate's doing."""
 
 SHAPES_TRIED = 3
@@ -147,7 +150,7 @@ class Judge:
         self._send(answer, last=failed or not machine.works(self.device))
 
     def _answer(self, request: AnyRequest) -> Reply:
-        named = self.machine.device_class
+        named = device_class(self.machine.sheet, self.machine.versions)
         if isinstance(request, Evaluate):
             evaluation = self._evaluate(request)
             return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
@@ -178,7 +181,7 @@ class Judge:
         request = attempt.request
         if request.tools.counters and self._prepared is not None:  # then the device is open
             self._counters.start(request.candidate.language, request.limits)
-            attempt.await_imports = self._counters.await_imports
+        attempt.sandbox = tuple(self.forkserver.layers())
         # Timing on a CPU needs all cores, so nothing may be built meanwhile.
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds, away)
@@ -186,6 +189,8 @@ class Judge:
         alone = self._build_slots.none() if attempt.effort == "promote" else nullcontext()
         with alone, self._turn():
             prepared = self._prepare(request)
+            if attempt.effort == "promote":
+                self._counters.await_imports()
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":

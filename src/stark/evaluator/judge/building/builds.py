@@ -115,11 +115,6 @@ class Builds:
         self._shared_bytes = shared_bytes
         self._root.mkdir(parents=True, exist_ok=True)
 
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """The sandbox layers around every build and every run."""
-        return tuple(self._forkserver.layers())
-
     def key(self, candidate: Candidate) -> str:
         """Names the candidate's build."""
         return self._toolchain.key(candidate, self._architecture)

@@ -79,9 +79,20 @@ class BuildCache:
                     self._remove(key)
 
     def note(self, key: str) -> None:
-        """Record the size of a finished build that is in use. If the cache is now too large, evict other builds."""
+        """Record the size of a finished build that is in use. While the cache is too large, evict builds.
+
+        The least recently used go first, also interrupted ones, and none in use.
+        """
         self._path(key, "built").write_text(str(folders.size(self.root / key)))
-        self._make_room()
+        sizes = {key: self._size(key) for key in self._keys()}
+        left = sum(sizes.values())
+        for other in sorted(sizes, key=self._used_at):
+            if left <= self.most_bytes:
+                return
+            with _locked(self._path(other, "lock"), wait=False) as held:
+                if held:
+                    self._remove(other)
+                    left -= sizes[other]
 
     def forget(self, key: str) -> None:
         """Remove a build's files. The caller must hold its lock."""
@@ -96,18 +107,6 @@ class BuildCache:
         """The number of finished builds and their total size in bytes."""
         sizes = [self._size(key) for key in self._keys() if self.complete(key)]
         return len(sizes), sum(sizes)
-
-    def _make_room(self) -> None:
-        """Evict the least recently used builds, including interrupted ones but none in use, until the rest is small enough."""
-        sizes = {key: self._size(key) for key in self._keys()}
-        left = sum(sizes.values())
-        for key in sorted(sizes, key=self._used_at):
-            if left <= self.most_bytes:
-                return
-            with _locked(self._path(key, "lock"), wait=False) as held:
-                if held:
-                    self._remove(key)
-                    left -= sizes[key]
 
     def _remove(self, key: str) -> None:
         """Remove a build and the files beside it. The caller must hold its lock."""

@@ -93,8 +93,7 @@ _VARIABLE = re.compile(r"'(?P<name>[^']*)'(?: \(line \d+\))? <== Memory access a
 _UNDEFINED = re.compile(
     r"^(?P<place>\S+?:\d+)(?::\d+)?: runtime error: (?P<says>.+)$", re.MULTILINE
 )
-_FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ +(?:in .+ )?(?P<place>\S+)$")
-_BUILD = re.compile(r" \(BuildId: \w+\)$")
+_FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ +(?:in .+? )?(?P<place>\S+)(?: \(BuildId: \w+\))?$")
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?::\d+)?$")
 _GUARDED = re.compile(rf"^{GUARDED} (0x[0-9a-f]+) (\d+) (.+)$", re.MULTILINE)
 _UNCHECKED = re.compile(rf"^{UNCHECKED} (.+)$", re.MULTILINE)
@@ -218,7 +217,7 @@ def _frames(text: str) -> list[str]:
     """The places of the stack with which the text begins."""
     places = []
     for line in text.splitlines():
-        match = _FRAME.match(_BUILD.sub("", line))
+        match = _FRAME.match(line)
         if match is None:
             break
         places.append(match["place"].strip("()"))
