@@ -114,7 +114,6 @@ def fail(judge: ActorJudge) -> None:
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LOST_PAUSE_S", 0.01)
-    monkeypatch.setattr(cluster, "NOTICE_AFTER_S", 0.05)
 
 
 @pytest.mark.slow
@@ -184,7 +183,7 @@ async def test_a_request_waits_for_no_single_judge_without_a_place() -> None:
     asked = asyncio.create_task(executor.on("H200").evaluate(PROBLEM, HONEST))
     await asyncio.sleep(0.15)
     assert isinstance(await executor.on("H100").evaluate(PROBLEM, HONEST), Correct)
-    assert ["waiting for a place in the Ray cluster on a machine of kind 'H200'"] == said
+    assert ["waiting for a judge in the Ray cluster on a machine of kind 'H200'"] == said
 
     late.has_place.set()
 

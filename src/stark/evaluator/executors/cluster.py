@@ -51,9 +51,6 @@ CONNECT_S = 5.0
 POLL_S = 0.05
 """Seconds between two looks whether a judge has become ready."""
 
-NOTICE_AFTER_S = 10.0
-"""Seconds without a ready judge after which a notice is given."""
-
 
 class Wish(Frozen):
     """What `ray:ADDRESS?device=cpu&judges=8&cpus=2&builders=1` says."""
@@ -180,16 +177,15 @@ class RayExecutor(JudgesExecutor):
             for judge in self._judges:
                 if judge.failure is not None and judge.may_serve(kind):
                     judge.start_again()
-        began, notice = time.monotonic(), "waiting for a place in the Ray cluster"
+        on = f" on a machine of kind {kind!r}" if kind else ""
+        began = time.monotonic()
         try:
             while not self._has(kind) and (starting := self._starting()):
                 waited_s = time.monotonic() - began
                 known = any(judge.device_class and judge.may_serve(kind) for judge in starting)
                 if waited_s >= HELLOS_S and not known and self._has(None):
                     return
-                if waited_s >= NOTICE_AFTER_S:
-                    on = f" on a machine of kind {kind!r}" if kind else ""
-                    self._notified(kind, f"{notice}{on}")
+                self._notified(kind, f"waiting for a judge in the Ray cluster{on}")
                 await asyncio.sleep(POLL_S)
         finally:
             self._notified(kind, "")

@@ -95,11 +95,11 @@ class _Worker:
     ) -> None:
         self._folder, self._judges, self._report = folder, judges, report
         self.answered, self.lingers_until = 0, 0.0
-        self.working: dict[str, asyncio.Task[Answer | None]] = {}
-        self._left: set[str] = set()
+        self.working: dict[Files, asyncio.Task[Answer | None]] = {}
+        self._left: set[Files] = set()
         """The requests for other kinds of machines."""
 
-        self._alone: str | None = None
+        self._alone: Files | None = None
         """The request that another worker had when it died, if the latest claim was to such a one."""
 
     def claim(self, judges: int) -> None:
@@ -109,48 +109,47 @@ class _Worker:
         orphans = self._orphans()
         if orphans and self.working:
             return
-        self._alone = next(filter(self._take, orphans), None)
-        for name in self._claimed(judges) if self._alone is None else [self._alone]:
-            self.working[name] = asyncio.create_task(self._serve(name))
+        self._alone = next((files for files in orphans if take(files.claim)), None)
+        for files in self._claimed(judges) if self._alone is None else [self._alone]:
+            self.working[files] = asyncio.create_task(self._serve(files))
 
     def finish(self) -> None:
         """Report what is done, renew the other claims, and cancel what was withdrawn."""
-        for name, task in list(self.working.items()):
+        for files, task in list(self.working.items()):
             if task.done():
-                del self.working[name]
+                del self.working[files]
                 answer = None if task.cancelled() else task.result()
-                self._report(_summary(name, answer))
+                self._report(_summary(files.claim.name, answer))
                 if _is_for_others(answer):
-                    self._left.add(name)
+                    self._left.add(files)
                 elif answer is not None:
                     self.answered += 1
                     self.lingers_until = time.monotonic() + LINGER_POLLS * POLL_S[1]
             else:
-                asked, _, claim = self._files(name)
-                claim.touch()
-                if not asked.exists():
+                files.claim.touch()
+                if not files.asked.exists():
                     task.cancel()
 
     def give_up(self) -> None:
         """Leave all requests to other workers."""
-        for name, task in self.working.items():
+        for files, task in self.working.items():
             task.cancel()
-            asked, _, claim = self._files(name)
-            release(claim, asked)
+            release(files.claim, files.asked)
 
-    async def _serve(self, name: str) -> Answer | None:
+    async def _serve(self, files: Files) -> Answer | None:
         """Answer one request and release its claim. Returns None if the request's file no longer exists.
 
         Refuses a request that cannot be parsed. No answer is written to a request for another kind of machine.
         """
-        asked, result, claim = self._files(name)
+        asked, result, claim = files
         try:
             try:
                 request = request_adapter.validate_json(asked.read_bytes())
             except FileNotFoundError:
                 return None
             except ValidationError:
-                answer: Answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
+                error = f"request {claim.name} {OTHER_VERSION}"
+                answer: Answer = RequestRefused(id=claim.name, error=error)
             else:
                 answer = await self._answer(claim, request)
             if not _is_for_others(answer):
@@ -171,36 +170,32 @@ class _Worker:
         except DeadlyRequest as error:
             return RequestRefused(id=request.id, error=str(error))
 
-    def _claimed(self, judges: int) -> list[str]:
+    def _claimed(self, judges: int) -> list[Files]:
         """Claim requests, as many as `PROMPTLY` and `IN_FLIGHT` say."""
         count = PROMPTLY * judges - len(self.working)
         if count <= 0:
             oldest = next(self._waiting(), None) if len(self.working) < IN_FLIGHT * judges else None
             before = time.time() - UNWANTED_POLLS * POLL_S[1]
-            if oldest is None or written_at(self._files(oldest).asked) > before:
+            if oldest is None or written_at(oldest.asked) > before:
                 return []
-        return list(islice(filter(self._take, self._waiting()), max(count, 1)))
+        taken = (files for files in self._waiting() if take(files.claim))
+        return list(islice(taken, max(count, 1)))
 
-    def _waiting(self) -> Iterator[str]:
+    def _waiting(self) -> Iterator[Files]:
         """The requests that have neither a result nor a claim, oldest first."""
-        return (name for name in self._unanswered() if not self._files(name).claim.exists())
+        return (files for files in self._unanswered() if not files.claim.exists())
 
-    def _orphans(self) -> list[str]:
+    def _orphans(self) -> list[Files]:
         """The requests that a worker had when it died, oldest first."""
-        claims = {name: self._files(name).claim for name in self._unanswered()}
-        return [name for name, claim in claims.items() if claim.exists() and not is_live(claim)]
+        claimed = (files for files in self._unanswered() if files.claim.exists())
+        return [files for files in claimed if not is_live(files.claim)]
 
-    def _unanswered(self) -> Iterator[str]:
+    def _unanswered(self) -> Iterator[Files]:
         """The requests that have no result, oldest first, but those for other kinds of machines."""
         for path in sorted((self._folder / "requests").glob("*.json"), key=written_at):
-            if path.stem not in self._left and not self._files(path.stem).result.exists():
-                yield path.stem
-
-    def _take(self, name: str) -> bool:
-        return take(self._files(name).claim)
-
-    def _files(self, name: str) -> Files:
-        return Files.of(self._folder, name)
+            files = Files.of(self._folder, path.stem)
+            if files not in self._left and not files.result.exists():
+                yield files
 
 
 def _is_for_others(answer: Answer | None) -> bool:
