@@ -338,7 +338,8 @@ def test_the_devices_of_this_machine_are_watched(
     page: Any, site: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("STARK_CACHE", str(tmp_path))
-    with DeviceLock(locks_below(tmp_path), "cpu-here", 17, lambda _: None).turn():
+    (locks := locks_below(tmp_path)).mkdir()
+    with DeviceLock(locks, "cpu-here", 17, lambda _: None).turn():
         opened(page, f"{site}#/devices")
         page.get_by_text("CPU of here: judge 17 measures, 0 waiting").wait_for()
     page.get_by_text("No judge uses a device").wait_for()

@@ -44,7 +44,8 @@ async def test_a_judge_says_that_it_waits_and_one_that_dies_is_replaced_and_leav
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1), on_notice=told.append)
     assert isinstance(executor, CommandsExecutor)
 
-    another = DeviceLock(locks_below(tmp_path), f"cpu-{platform.node()}", 0, lambda _: None)
+    (locks := locks_below(tmp_path)).mkdir()
+    another = DeviceLock(locks, f"cpu-{platform.node()}", 0, lambda _: None)
     with another.turn():
         described = asyncio.create_task(executor.describe(PROBLEM))
         while not told:

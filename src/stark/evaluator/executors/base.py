@@ -244,8 +244,7 @@ class RequestingExecutor(ABC):
             if not kind or self._device_class == asked or (self._device_class or "") in kind:
                 return answer
 
-    @abstractmethod
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 (not every executor starts something)
         """See `Executor.close`."""
 
     @abstractmethod
@@ -261,9 +260,6 @@ class _View(RequestingExecutor):
         self._whole = whole
         self.cases_at_once = whole.cases_at_once
         self.bind(device_class)
-
-    async def close(self) -> None:
-        """The whole executor ends what it has started."""
 
     async def answer(self, request: AnyRequest) -> Answer:
         """See `RequestingExecutor.answer`."""

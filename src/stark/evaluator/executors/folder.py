@@ -69,9 +69,6 @@ class FolderExecutor(RequestingExecutor):
                 f"cannot create the request folders in {folder}: {error}; choose another folder"
             ) from error
 
-    async def close(self) -> None:
-        """Do nothing: the orchestrator's side starts no process."""
-
     async def answer(self, request: AnyRequest) -> Answer:
         """Write the request and wait for its answer, however long the queue takes.
 

@@ -30,7 +30,6 @@ class DeviceLock:
 
         `on_wait` is called with True when a wait for another judge becomes long, and with False when it ends.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         self._held, self._next = (folder / f"{device_name}.{kind}" for kind in ("lock", "next"))
         self._judge, self._on_wait = str(judge), on_wait
         self._thread = threading.Lock()
@@ -108,7 +107,6 @@ class Slots:
     """A number of places on a device's host, of which each process or thread takes one at a time."""
 
     def __init__(self, folder: Path, device_name: str, count: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._files = [folder / f"{device_name}.slot-{number}" for number in range(count)]
         for path in self._files:

@@ -45,7 +45,8 @@ def forkserver() -> Iterator[Forkserver]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return tmp_path / "builds"
+    (folder := tmp_path / "builds").mkdir()
+    return folder
 
 
 @contextmanager

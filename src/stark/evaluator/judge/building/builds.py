@@ -113,7 +113,6 @@ class Builds:
         self._architecture, self._toolchain = architecture, toolchain
         self._forkserver, self._service, self._yields = forkserver, service, yields
         self._shared_bytes = shared_bytes
-        self._root.mkdir(parents=True, exist_ok=True)
 
     def key(self, candidate: Candidate) -> str:
         """Names the candidate's build."""
