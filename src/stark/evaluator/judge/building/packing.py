@@ -10,6 +10,7 @@ special files, owners or modes other than "executable". Candidates write a build
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import select
 import socket
@@ -86,17 +87,18 @@ class Received:
     """A stream that passed all checks."""
 
     packed: Packed
-    contents: IO[bytes]
-    """A file without a name, which ends with the last reference to it. It is read up to the first line's end."""
+    contents: memoryview
+    """Of the files, one after the other."""
 
     def unpack(self, folder: Path) -> None:
         """Write the files into an empty folder that nothing else writes to. Raises Unusable if two have one place."""
+        begin = 0
         try:
             for file in self.packed.files:
                 place = folder / file.path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 with place.open("xb") as out:
-                    out.write(self.contents.read(file.size))
+                    begin += out.write(self.contents[begin : begin + file.size])
                 place.chmod(0o755 if file.executable else 0o644)
                 os.utime(place, ns=(file.changed_ns, file.changed_ns))
         except (OSError, OverflowError) as error:
@@ -104,12 +106,14 @@ class Received:
 
 
 def fetched(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> Received | None:
-    """A build from the service, or None if it sends none in time. Its contents are in `folder`, without a name."""
+    """A build from the service, or None if it sends none in time. Its contents are in a file without a name in `folder`."""
     limit_s = WAITS * wanted.limits.build_s
     deadline = time.monotonic() + limit_s
     try:
-        stream = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (the caller reads it)
-        with socket.socket(socket.AF_UNIX) as connection:
+        with (
+            tempfile.TemporaryFile(dir=folder) as stream,
+            socket.socket(socket.AF_UNIX) as connection,
+        ):
             connection.settimeout(limit_s)
             connection.connect(str(service))
             connection.sendall(wanted.model_dump_json().encode() + b"\n")
@@ -119,8 +123,9 @@ def fetched(service: Path, wanted: Wanted, patience: Patience, folder: Path) -> 
                     if not chunk or stream.tell() > HEADER_BYTES + KEPT_BYTES:
                         break
                     stream.write(chunk)
-        return receive(stream)
-    except (OSError, Unusable) as reason:
+            stream.flush()
+            return receive(memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)))
+    except (OSError, ValueError, Unusable) as reason:  # a ValueError: nothing arrived
         sys.stderr.write(f"the build {wanted.key} is made here: {reason}\n")
         return None
 
@@ -137,28 +142,24 @@ def send(output: str, folder: Path, out: IO[bytes]) -> None:
     out.flush()
 
 
-def receive(stream: IO[bytes]) -> Received:
-    """Check a stream that was stored in a file. Raises Unusable."""
-    stream.seek(0)
-    line = stream.readline(HEADER_BYTES)
+def receive(stream: memoryview) -> Received:
+    """Check a stream. Raises Unusable."""
+    line = bytes(stream[:HEADER_BYTES]).partition(b"\n")[0]
     try:
         packed = Packed.model_validate_json(line)
     except ValidationError as error:
         raise Unusable("its first line cannot be read") from error
     if len(packed.files) > folders.MAX_FILES:
         raise Unusable(f"it has more than {folders.MAX_FILES:,} files")
-    if sum(file.size for file in packed.files) > KEPT_BYTES:
+    if (size := sum(file.size for file in packed.files)) > KEPT_BYTES:
         raise Unusable(f"it has more than {KEPT_BYTES / 1e9:.1f} GB")
     for file in packed.files:
         if not _is_safe(file.path):
             raise Unusable(f"a file is named {file.path[:200]!r}")
-    whole = hashlib.sha256(line)
-    for file in packed.files:
-        whole.update(stream.read(file.size))
-    if stream.read() != whole.digest():
+    end = len(line) + 1 + size
+    if hashlib.sha256(stream[:end]).digest() != stream[end:]:
         raise Unusable("its contents do not have its digest")
-    stream.seek(len(line))
-    return Received(packed, stream)
+    return Received(packed, stream[end - size : end])
 
 
 def _is_safe(path: str) -> bool:

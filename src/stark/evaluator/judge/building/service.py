@@ -25,6 +25,7 @@ from stark.evaluator.judge.building.packing import Unusable, Wanted, send
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.protocol import LONGEST_REQUEST
 
 
@@ -73,7 +74,8 @@ class _Connection(socketserver.StreamRequestHandler):
         try:
             cast(BuildService, self.server).answer(wanted, patience, cast(IO[bytes], self.wfile))
         except (Unusable, ChildFailed, SandboxFailed, StarkError, OSError) as reason:
-            sys.stderr.write(f"the build {wanted.key} is not made: {reason}\n")
+            first_line = printable(str(reason)).partition("\n")[0]
+            sys.stderr.write(f"the build {wanted.key} is not made: {first_line}\n")
 
 
 def _watch(connection: socket.socket, patience: Patience) -> None:
