@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stark.core.toolchain import Toolchain
+from stark.evaluator.executors import engine
 from stark.evaluator.executors.engine import PING_S, EndsWhenIdle, ray, shared_actor
 from stark.evaluator.protocol import Hello
 
@@ -50,7 +51,12 @@ class Builds(NamedTuple):
 async def greeted(actor: Any, limit_s: float | None = None) -> Builds | None:
     """What a builder says about itself once it has a place; None if its node is lost, or it finds no place in time."""
     with suppress(ray().exceptions.RayError, TimeoutError):
-        return Builds(*await asyncio.wait_for(actor.greet.remote(), limit_s))
+        async with asyncio.timeout(limit_s):
+            while True:
+                try:
+                    return Builds(*await actor.greet.remote())
+                except ray().exceptions.ActorUnavailableError:  # Ray starts it again
+                    await asyncio.sleep(engine.LOST_PAUSE_S)
     return None
 
 
