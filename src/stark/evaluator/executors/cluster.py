@@ -178,12 +178,11 @@ class RayExecutor(JudgesExecutor):
                 if judge.failure is not None and judge.may_serve(kind):
                     judge.start_again()
         on = f" on a machine of kind {kind!r}" if kind else ""
-        began = time.monotonic()
+        deadline = time.monotonic() + HELLOS_S
         try:
             while not self._has(kind) and (starting := self._starting()):
-                waited_s = time.monotonic() - began
                 known = any(judge.device_class and judge.may_serve(kind) for judge in starting)
-                if waited_s >= HELLOS_S and not known and self._has(None):
+                if time.monotonic() >= deadline and not known and self._has(None):
                     return
                 self._notified(kind, f"waiting for a judge in the Ray cluster{on}")
                 await asyncio.sleep(POLL_S)

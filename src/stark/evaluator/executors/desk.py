@@ -43,7 +43,7 @@ class Desk:
         self.socket = Path(tempfile.mkdtemp(prefix="stark-desk-")) / "socket"
         self._server: asyncio.Server | None = None
         self._met: dict[str, Met] = {}
-        self._hello: Hello | None = None
+        self._hello: Hello
 
     async def open(self, builders: Mapping[str, Any], hello: Hello) -> None:
         """Use these actors, by name, for the judge that says `hello`."""
@@ -72,7 +72,7 @@ class Desk:
 
     def _free(self) -> Met | None:
         """The least busy builder, or None if none is ready."""
-        ready = [met for met in self._met.values() if self._hello and met.works_for(self._hello)]
+        ready = [met for met in self._met.values() if met.works_for(self._hello)]
         return min(ready, key=lambda met: met.requests, default=None)
 
     async def _built(self, builder: Met, request: bytes, reader: StreamReader) -> bytes:

@@ -63,10 +63,8 @@ WATCH_S = 0.5
 PROBE_S = 20.0
 """Seconds within which a working device must answer."""
 
-EXHAUSTED = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.ENOMEM),
-    *(errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO),
-}
+NO_ROOM, NO_FILES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}, {errno.EMFILE, errno.ENFILE}
+EXHAUSTED = NO_ROOM | NO_FILES | {errno.EROFS, errno.EIO}
 """Errors of the machine. Others, such as a broken pipe or a missing file, may be a candidate's doing."""
 
 SHAPES_TRIED = 3
