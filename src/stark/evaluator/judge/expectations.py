@@ -160,7 +160,7 @@ class Expectations:
         if self._keeps_all and oracle is not None:
             moved = self._twin.outputs(_rounded(drawn), eager)
             if moved is not None:
-                return [*map(apart, moved, oracle)]
+                return [each.relative_rms for each in map(apart, moved, oracle)]
         return [0.0] * len(eager)
 
     def moved(

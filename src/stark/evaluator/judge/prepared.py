@@ -25,7 +25,7 @@ from stark.evaluator.judge.problem.peaks import bandwidth_now, caches_bytes, syn
 from stark.evaluator.judge.problem.roofline import operations_of, roofline
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
-from stark.evaluator.judge.problem.values import ChangesMore, same_values
+from stark.evaluator.judge.problem.values import ChangesMore
 from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
@@ -35,7 +35,7 @@ from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.trial import Trial
 from stark.evaluator.judge.trials import Trials
-from stark.evaluator.judge.verify.oracle import Terms, expect
+from stark.evaluator.judge.verify.oracle import Terms, apart
 
 RANDOM_LIMIT = 1e-2
 """Relative RMS difference between two calls on the same inputs from which on a reference counts as random."""
@@ -53,9 +53,7 @@ WAYS_CALLS = 4
 
 def differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two results of a reference for the same inputs differ by more than a change of order explains."""
-    if same_values(one, other):
-        return False
-    error = expect(one, other).eager_errors
+    error = apart(other, one)
     return bool(error.nonfinite_mismatches) or error.relative_rms > RANDOM_LIMIT
 
 
