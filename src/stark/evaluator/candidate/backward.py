@@ -167,7 +167,7 @@ class ForwardBackward:
         return self(*given, (list(map(_other_strides, cotangents)), leaves))
 
     def _expanded(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
-        return self(*given, (list(map(_expanded, cotangents)), leaves))
+        return self(*given, (list(map(expanded, cotangents)), leaves))
 
     def _frozen(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
         """The inputs' gradients while parameters require none, and the parameters' while inputs require none."""
@@ -268,14 +268,9 @@ def as_leaves(tensors: Tensors, wanted: Gradients | None) -> list[torch.Tensor]:
     ]
 
 
-def expandable(shape: Sequence[int]) -> int | None:
-    """The axis along which cotangents of this shape are expanded: the first with more than one element, if any."""
-    return next((axis for axis, extent in enumerate(shape) if extent > 1), None)
-
-
-def _expanded(cotangent: torch.Tensor) -> torch.Tensor:
-    """The tensor, whose values are the same along one axis, with stride 0 there."""
-    axis = expandable(cotangent.shape)
+def expanded(cotangent: torch.Tensor) -> torch.Tensor:
+    """The tensor with the same values along its first axis of several elements, if any, and stride 0 there."""
+    axis = next((axis for axis, extent in enumerate(cotangent.shape) if extent > 1), None)
     return cotangent if axis is None else cotangent.narrow(axis, 0, 1).expand(cotangent.shape)
 
 

@@ -8,12 +8,8 @@ Triton are reported, since they would be the same with a device.
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
+import multiprocessing
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,20 +35,17 @@ def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float)
     The call is made in another process, which ends after `limit_s` seconds at the latest: a program that fails without a
     device may be right with one.
     """
-    with tempfile.TemporaryFile("w+") as told:
-        pid = os.fork()
-        if pid == 0:
-            with suppress(BaseException):
-                told.write(json.dumps(_error(kind, path, problem, gpu)))
-                told.flush()
-            os._exit(0)
-        if not select.select([os.pidfd_open(pid)], [], [], limit_s)[0]:
-            os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        told.seek(0)
-        error: Message = {}
-        with suppress(ValueError):  # it ended before it had written all
-            error = json.loads(told.read())
+    processes = multiprocessing.get_context("fork")
+    ours, theirs = processes.Pipe(duplex=False)
+    child = processes.Process(target=lambda: theirs.send(_error(kind, path, problem, gpu)))
+    child.start()
+    theirs.close()
+    error: Message = {}
+    with suppress(EOFError):  # it ended before
+        if ours.poll(limit_s):
+            error = ours.recv()
+    child.kill()
+    child.join()
     return error
 
 

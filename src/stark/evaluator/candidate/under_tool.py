@@ -61,9 +61,6 @@ GUARDED, UNCHECKED = "guarded input", "unchecked library"
 """First words of the lines that are printed for the judge. A guarded tensor's address, bytes and form follow, or a
 library's name."""
 
-_kept: list[mmap.mmap] = []
-"""The memory, which must outlive the tensors."""
-
 
 def main() -> None:
     """Draw the inputs, lock the sandbox, load the program and call it."""
@@ -182,10 +179,8 @@ def guarded(tensor: torch.Tensor) -> torch.Tensor:
     size, page = place.size, mmap.PAGESIZE
     guard = -(-min(max(size, LEAST_BYTES), MOST_BYTES) // page) * page
     memory = mmap.mmap(-1, guard + size + guard)
-    _kept.append(memory)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + guard
-    block: Any = (ctypes.c_char * size).from_address(start)
-    copy = place.view(torch.frombuffer(block, dtype=torch.uint8)).copy_(tensor)
+    block = torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=guard)
+    start, copy = block.data_ptr(), place.view(block).copy_(tensor)
     poison = ctypes.CDLL(None).__asan_poison_memory_region
     poison.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     poison(start - guard, guard)

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.arena import TensorAt
-from stark.evaluator.candidate.backward import Gradients, as_leaves, expandable
+from stark.evaluator.candidate.backward import Gradients, as_leaves
 from stark.evaluator.candidate.program import filled, leaves_of
 
 COTANGENTS = 0x5EED
@@ -101,15 +101,6 @@ class Differentiation:
                 torch.randn(form.shape, dtype=form.dtype, device=device, generator=generator)
             )
             for form in self.forms
-        ]
-
-    def expanded(self, cotangents: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Cotangents whose values are the same along one axis, as in the mode of this name."""
-        return [
-            each
-            if (axis := expandable(each.shape)) is None
-            else torch.empty_like(each).copy_(each.narrow(axis, 0, 1))
-            for each in cotangents
         ]
 
     def arguments(self, given: list[Any]) -> list[Any]:

@@ -25,7 +25,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
-from stark.evaluator.candidate.backward import ForwardBackward, GradientFault, as_leaves
+from stark.evaluator.candidate.backward import ForwardBackward, GradientFault, as_leaves, expanded
 from stark.evaluator.candidate.program import (
     built,
     filled,
@@ -154,11 +154,10 @@ class Program:
         return Drawn([*drawn.tensors, *cotangents], self.differentiation.arguments(drawn.arguments))
 
     def with_expanded_cotangents(self, drawn: Drawn) -> Drawn:
-        """The draw with cotangents whose values are the same along one axis, if the problem asks for gradients."""
-        if self.differentiation is None:
-            return drawn
+        """The draw of a problem with gradients, with cotangents whose values are the same along one axis."""
+        assert self.differentiation is not None
         begin = self.differentiation.inputs
-        cotangents = self.differentiation.expanded(drawn.tensors[begin:])
+        cotangents = [torch.empty_like(t).copy_(expanded(t)) for t in drawn.tensors[begin:]]
         return Drawn([*drawn.tensors[:begin], *cotangents], drawn.arguments)
 
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:

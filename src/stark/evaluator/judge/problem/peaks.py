@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from timeit import repeat
 
 import torch
 
@@ -122,9 +123,7 @@ def _held_bytes() -> int:
 
 def caches_bytes(device: Device) -> float:
     """Return the total size of the device's caches in bytes."""
-    if device.kind == "cuda":
-        return device.last_level_cache_mb * 2**20
-    return sum(processor.caches_kb().values()) * 1024
+    return device.last_level_cache_mb * 2**20 if device.kind == "cuda" else _held_bytes()
 
 
 def _matrix_rate(
@@ -184,14 +183,12 @@ def _launch_us(device: torch.device) -> float:
 
 
 def _best_s(work: Callable[[], object], device: torch.device) -> float:
-    best = math.inf
-    for _ in range(REPEATS):
-        synchronize(device)
-        begin = time.perf_counter()
+    def done() -> None:
         work()
         synchronize(device)
-        best = min(best, time.perf_counter() - begin)
-    return best
+
+    synchronize(device)
+    return min(repeat(done, number=1, repeat=REPEATS))
 
 
 def synchronize(device: torch.device) -> None:
