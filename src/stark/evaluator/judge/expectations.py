@@ -58,7 +58,7 @@ class Allowed(NamedTuple):
     """Whether each exact value is finite."""
 
     has_far_layers: bool
-    """See `ExpectedTensor`."""
+    """Whether values are so small that they cannot come of arithmetic at the size of the others."""
 
     is_other_in_float64: bool
     """Whether integers or booleans are others in float64, in more than a few elements."""
@@ -94,11 +94,6 @@ class Expectations:
     def error_budgets(self) -> tuple[float | None, ...]:
         """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
         return tuple(min(each.budget for each in draws) or None for draws in self._own.values())
-
-    @property
-    def short_of_memory(self) -> bool:
-        """Whether the oracle was omitted for lack of memory."""
-        return NO_ROOM in self.warnings
 
     def learn(self, draws: Sequence[Sequence[Allowed]]) -> None:
         """Learn from the problem's own inputs what passes on others."""
@@ -218,7 +213,7 @@ class Expectations:
                 {kind: each.budget_in(kind) * each.scale for kind in CLASSES},
                 bool(self._gradients) and not bool(each.oracle.any()),
                 each.is_finite,
-                each.has_far_layers,
+                any(layer.is_far_in(each.terms.precision) for layer in each.layers),
                 each.exact and not is_accurate(each),
             )
             for each in outputs[: len(self._signature.outputs)]

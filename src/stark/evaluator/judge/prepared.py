@@ -307,8 +307,7 @@ class PreparedReference:
         """End the running references and free all memory."""
         self.trials.kept.clear()
         self._resources.close()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
 
     def _new_shared_set(self, name: str) -> SharedSet:
         """Create a folder for one child process, and the memory shared with it.

@@ -25,10 +25,11 @@ from stark.evaluator.judge.verify.exact import MOST_DIFFERENT, differing
 from stark.evaluator.judge.verify.lines import FEW, run_length
 from stark.evaluator.judge.verify.oracle import (
     ExpectedTensor,
+    Terms,
     compare,
     dtype_of,
+    expect,
     harmless,
-    stand_in,
 )
 from stark.evaluator.judge.verifying import Judged
 
@@ -125,7 +126,8 @@ def agreement(
         return "as a whole" if few else "none"
     if each_within(ours, theirs, harmless(dtype)):
         return "full"
-    expected = stand_in(theirs, dtype, AGREEMENT_FACTOR * budget, precision)
+    granted = {precision: AGREEMENT_FACTOR * budget}
+    expected = replace(expect(theirs, theirs, Terms(precision)), granted=granted, dtype=dtype)
     if ours.numel() > PART[ours.device.type]:
         errors = measure(ours, expected.oracle, expected.scale)
         if errors.nonfinite_mismatches or not errors.relative_rms <= expected.budget:

@@ -34,7 +34,7 @@ from stark.evaluator.judge.problem.weights import variable
 from stark.evaluator.judge.room import TRIALS
 from stark.evaluator.judge.trial import WAYS, Trial
 from stark.evaluator.judge.verify.errors import as_real
-from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, Terms, near
+from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, Terms, compare, near
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 """Number of extra draws at effort `promote`, and of calls on each: a race condition makes only some calls fail."""
@@ -106,10 +106,9 @@ class Trials:
         self._constants: dict[int, float] = {}
         """The inputs that the problem does not draw and that other trials than the nominal ones change, and by how much."""
 
-        self._left_out = False
-        """Whether a trial was omitted for lack of memory."""
+        self.short_of_memory = False
+        """Whether a trial or the oracle was omitted for lack of memory."""
 
-        self._degenerate: tuple[str, ...] = ()
         self.kept: dict[Trial, tuple[Drawn, list[ExpectedTensor]]] = {}
         """Inputs and expected outputs that are kept between candidates."""
 
@@ -117,14 +116,9 @@ class Trials:
         """What the oracle says of the reference's own results, where these are too large to be kept."""
 
     @property
-    def short_of_memory(self) -> bool:
-        """Whether a trial or the oracle was omitted for lack of memory."""
-        return self._left_out or self.expectations.short_of_memory
-
-    @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know about the verification of every candidate."""
-        return self.expectations.warnings + self._degenerate
+        return self.expectations.warnings
 
     def expect_nominal(self) -> None:
         """Compute what the nominal trials expect. If the float64 oracle does not fit, the reference's outputs replace it."""
@@ -135,6 +129,7 @@ class Trials:
             if not ours.oracle_is_float64:
                 raise
             ours.without_oracle(NO_ROOM)
+            self.short_of_memory = True
             outputs = self._expect_nominal()
         if ours.find_noise(outputs):
             outputs = self._expect_nominal()
@@ -156,7 +151,7 @@ class Trials:
                 break
         if self._signature.has_floats:
             self._with_floats = self._in_regime(FLOATS, keep=True)
-        self._degenerate = self._null_solvers()
+        self.expectations.warnings += self._null_solvers()
 
     def _regimes(self, constants: Collection[int]) -> dict[str, dict[int, float]]:
         """By regime, the inputs that it changes, if `constants` are those that the problem does not draw."""
@@ -165,9 +160,8 @@ class Trials:
         inexact = [place for place in largest if is_inexact(tensors[place])]
         # A part that is zero in one of several factors would lie on the branch cut of an angle, a root or a logarithm.
         real = [place for place in inexact if not tensors[place].is_complex()]
-        below: dict[int, int] = {}
-        if self._signature.has_integers:
-            below = free(self._program, *map(self.drawn, self.nominal[:2]))
+        drawn = map(self.drawn, self.nominal[:2])
+        below = free(self._program, *drawn) if self._signature.has_integers else {}
         found: dict[str, dict[int, float]] = {
             INDICES: {place: below[place] for place in largest if place in below}
         }
@@ -327,7 +321,7 @@ class Trials:
         if (keep or trial.replaced) and self._keeps_all:
             self.kept[trial] = drawn, outputs
         elif keep:
-            self.own[trial] = [each.own for each in outputs]
+            self.own[trial] = [compare(each.eager, each) for each in outputs]
         return outputs
 
     def _in_regime(self, regime: str, keep: bool = False) -> list[Trial]:
@@ -372,7 +366,7 @@ class Trials:
                 raise
             if not keep and is_out_of_memory(error):
                 raise  # a running candidate must not be able to prevent a trial by taking memory
-            self._left_out |= is_out_of_memory(error)
+            self.short_of_memory |= is_out_of_memory(error)
         self.kept.pop(trial, None)
         return False
 

@@ -10,12 +10,13 @@ import itertools
 import torch
 
 from stark.core.errors import ProblemError
+from stark.core.precision import DEFAULT, floor_of
 from stark.evaluator.candidate.program import says_out_of_memory
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.values import upcast
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.verify.errors import as_real, pieces
-from stark.evaluator.judge.verify.oracle import floor, near
+from stark.evaluator.judge.verify.oracle import dtype_of, near
 
 WHOLE = 1
 SLICES = (8, 64)
@@ -48,8 +49,7 @@ class Twin:
                 self._ways.remove(way)
                 self._ways.insert(0, way)
                 return [_in_range(*pair) for pair in zip(found, eager, strict=True)]
-            if self._program.device.type == "cuda":
-                torch.cuda.empty_cache()  # only now: the frames of the error kept tensors alive
+            torch.cuda.empty_cache()  # only now: the frames of the error kept tensors alive
         if not fits:
             name = self._program.problem.name
             raise torch.OutOfMemoryError(f"{name}: no memory is left for the float64 oracle")
@@ -106,7 +106,8 @@ def _in_range(exact: torch.Tensor, eager: torch.Tensor) -> torch.Tensor:
 def _alike(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
     """Whether the results for a slice equal, up to rounding, this slice of the results for the whole inputs."""
     return _shapes(found) == _shapes(wanted) and all(
-        near(one, other, floor(other)) for one, other in zip(found, wanted, strict=True)
+        near(one, other, floor_of(DEFAULT, dtype_of(other)))
+        for one, other in zip(found, wanted, strict=True)
     )
 
 

@@ -66,7 +66,7 @@ KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
 
 EXACT = Errors(0.0, 0.0, 0)
-"""The errors that are reported of integers and booleans."""
+"""The errors of what equals the oracle, which are also reported of integers and booleans."""
 
 
 @dataclass(frozen=True)
@@ -138,16 +138,6 @@ class ExpectedTensor:
     def below(self) -> float:
         """Only values with smaller magnitudes count in the lines of the whole: all, or those that are finite."""
         return math.inf if self.is_finite else sys.float_info.max
-
-    @property
-    def has_far_layers(self) -> bool:
-        """Whether values are so small that they cannot come of arithmetic at the size of the others."""
-        return any(each.is_far_in(self.terms.precision) for each in self.layers)
-
-    @property
-    def own(self) -> Comparison:
-        """What is said of the reference's own output."""
-        return compare(self.eager, self)
 
     @property
     def exact(self) -> bool:
@@ -250,12 +240,6 @@ def harmless(dtype: str) -> float:
     return min(floor_of(CLASSES[0], dtype), LEAST_LOST)
 
 
-def floor(tensor: torch.Tensor) -> float:
-    """Relative RMS error that two ways to compute such a tensor may differ by; 0 if every element must be equal."""
-    real = as_real(tensor[:0] if tensor.dim() else tensor)
-    return floor_of(DEFAULT, dtype_of(tensor)) if real.is_floating_point() else 0.0
-
-
 def dtype_of(tensor: torch.Tensor) -> str:
     """The type of a tensor's numbers, without a prefix; of complex numbers, the type of their parts."""
     dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
@@ -271,20 +255,8 @@ def expect(
     if oracle.dtype != eager.dtype and not eager.is_floating_point():
         oracle = eager  # integers of another type are another function's
     scale = scale_of(oracle)
-    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
-
-
-def stand_in(
-    eager: torch.Tensor, dtype: str, budget: float, precision: Precision
-) -> ExpectedTensor:
-    """What a result is compared with where the oracle would take too long: the reference's own, with this error budget.
-
-    `eager` supports arithmetic; `dtype` is the output's type.
-    """
-    granted = {precision: budget}
-    return ExpectedTensor(
-        eager, eager, scale_of(eager), EXACT, Terms(precision), dtype, granted=granted
-    )
+    errors = EXACT if eager is oracle else measure(eager, oracle, scale)
+    return ExpectedTensor(oracle, eager, scale, errors, terms, dtype)
 
 
 def apart(ours: torch.Tensor, theirs: torch.Tensor) -> Errors:
