@@ -150,12 +150,12 @@ def test_a_badly_conditioned_reference_is_reported_and_its_budget_has_a_limit(
     loose = made_ready(source, tmp_path, "bf16").trials
 
     assert pytest.approx((2e-4,)) == default.expectations.error_budgets
-    (warning,) = [each for each in default.warnings if "the reference's own" in each]
+    (warning,) = [each for each in default.expectations.warnings if "the reference's own" in each]
     assert "the precision fp32-split allows, 0.0002" in warning
     assert 1e-2 <= loose.expectations.error_budgets[0] < 2e-2, (
         "three times the reference's own error, if that is more"
     )
-    assert not any("the reference's own" in each for each in loose.warnings)
+    assert not any("the reference's own" in each for each in loose.expectations.warnings)
 
 
 def test_a_reference_in_half_precision_is_not_held_to_float32(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from stark.core.problem import Problem
 from stark.evaluator.judge import room
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.trial import Called
+from stark.evaluator.judge.trial import Called, Trial
 from stark.evaluator.judge.verifying import Judged
 from support.nodes import CPU
 
@@ -90,7 +90,7 @@ def test_of_large_results_equal_to_the_reference_s_the_oracle_is_not_asked_again
         assert judged.as_reference(Called([torch.nextafter(found[0], torch.ones(1))])) is None
         assert judged.as_reference(Called(found, changed=0)) is None
         assert judged.as_reference(Called(found, odd=["nothing"])) is None
-    fresh = prepared.trials.nominal[0].renewed()
+    fresh = Trial.fresh()
     drawn = prepared.trials.drawn(fresh)
     found = prepared.program.run(drawn)
 

@@ -18,8 +18,6 @@ from stark.evaluator.candidate.wire import Message
 GATE, DONE, WORDS_BYTES = 0, 256, 512
 """Places of the two words in an arena, and the bytes that they take there."""
 
-Leaves = list[object]
-
 
 class Queue:
     """The queue of one program. `outputs` have the forms and strides of the reference's outputs; their offsets do not count."""
@@ -28,8 +26,8 @@ class Queue:
         self._driver = Driver()
         self._begin, self._end = block.data_ptr(), block.data_ptr() + block.numel()
         self._outputs = outputs
-        self._filled: list[torch.Tensor] = []
-        """Tensors like the results, to which empty calls write. Only a reference needs it, and not for long: it may be gigabytes."""
+        self._filled: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """Memory that empty calls write to. Only a reference needs it, and not for long: it may be gigabytes."""
 
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
@@ -43,21 +41,18 @@ class Queue:
 
     def make_room(self) -> None:
         """Allocate what `fill` writes to, unless it is allocated."""
-        self._filled = self._filled or [
-            torch.empty_strided(each.shape, each.stride, dtype=each.dtype, device="cuda").fill_(1)
-            for each in self._outputs
-        ]
+        self._filled = self._filled or [_written(output) for output in self._outputs]
 
     def give_room(self) -> None:
         """Free it."""
         self._filled = []
 
-    def fill(self) -> Leaves:
+    def fill(self) -> list[object]:
         """Write to as much memory as a call's results take, which is the least that a call can do. Timed by events."""
         with self.marked():
-            for each in self._filled:
-                each.fill_(1)
-        return [*self._filled]
+            for _, memory in self._filled:
+                memory.fill_(1)
+        return [output for output, _ in self._filled]
 
     @contextmanager
     def marked(self) -> Iterator[None]:
@@ -89,3 +84,10 @@ class Queue:
             return [self._driver.export(base).hex(), address - base, alike]
         except RuntimeError:  # memory of another kind, or none at all
             return None
+
+
+def _written(output: Slot) -> tuple[torch.Tensor, torch.Tensor]:
+    """A tensor like a result of the reference, and its memory as a plain tensor."""
+    elements = output.size // output.dtype.itemsize
+    memory = torch.ones(elements, dtype=output.dtype, device="cuda")
+    return memory.as_strided(output.shape, output.stride), memory

@@ -13,8 +13,9 @@ is a separate allocation, and a memory checker knows where each tensor ends. The
 because the user provided it. Once the device is open and the tool's threads are running, the process
 locks its sandbox. Then it imports the program.
 
-AddressSanitizer gets the inputs in memory of their own, between stretches that nobody may touch, and the judge hears which of
-the program's code it checks. This works only in a process into which its library was loaded first.
+For AddressSanitizer, each input is copied to a block of memory of its own. The program may not touch what lies before and
+after it. The names of the program's libraries that were built without the sanitizer's checks are printed for the judge. This
+works only if the sanitizer's own library was loaded into this process first.
 """
 
 from __future__ import annotations

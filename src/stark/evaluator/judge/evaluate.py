@@ -90,7 +90,7 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
 def _checked(attempt: Attempt, built: Built, prepared: PreparedReference) -> Untimed:
     with _running(attempt, built, prepared) as child:
         verified = verify(attempt, child, prepared)
-    return Untimed(accuracy=verified.accuracy, warnings=prepared.trials.warnings)
+    return Untimed(accuracy=verified.accuracy, warnings=prepared.trials.expectations.warnings)
 
 
 def _measured(attempt: Attempt, built: Built, prepared: PreparedReference) -> Correct:

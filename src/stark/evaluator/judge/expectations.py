@@ -89,6 +89,7 @@ class Expectations:
 
         self.oracle_is_float64 = True
         self.warnings: tuple[str, ...] = ()
+        """What a user should know about the verification of every candidate."""
 
     @property
     def error_budgets(self) -> tuple[float | None, ...]:
@@ -259,12 +260,8 @@ def _rounded(drawn: Drawn) -> Drawn:
 
 def _without_ties(drawn: Drawn, seed: int) -> Drawn:
     """The draw with other zeros (`without_ties`)."""
-    tensors = list(drawn.tensors)
-    for place, tensor in enumerate(tensors):
-        if tensor.is_floating_point():
-            generator = torch.Generator(tensor.device).manual_seed(seed)
-            tensors[place] = without_ties(tensor, generator)
-    return replace(drawn, tensors=tensors)
+    generators = (torch.Generator(each.device).manual_seed(seed) for each in drawn.tensors)
+    return replace(drawn, tensors=list(map(without_ties, drawn.tensors, generators)))
 
 
 def is_accurate(output: ExpectedTensor) -> bool:

@@ -252,7 +252,7 @@ def correct(
         roofline=prepared.roofline,
         profile=profile,
         effort=attempt.effort,
-        warnings=(*doubts, *prepared.trials.warnings),
+        warnings=(*doubts, *prepared.trials.expectations.warnings),
     )
 
 

@@ -143,13 +143,12 @@ class PreparedReference:
         self.reference_s = time.monotonic() - begin
         # What gradients are but rounding, another order of sums changes: only outputs must be the same.
         some = slice(None) if self.program.differentiation is None else self.returned
-        for pair in zip(outputs[some], again[some], strict=True):
-            if differ(*pair):
-                raise ProblemError(
-                    f"{self.problem.name}: forward returns different values for the same inputs "
-                    "(dropout in training mode, or random numbers?); call self.eval() at the end of "
-                    "Model.__init__, or draw random numbers in get_inputs"
-                )
+        if any(map(differ, outputs[some], again[some])):
+            raise ProblemError(
+                f"{self.problem.name}: forward returns different values for the same inputs "
+                "(dropout in training mode, or random numbers?); call self.eval() at the end of "
+                "Model.__init__, or draw random numbers in get_inputs"
+            )
 
     @property
     def architecture(self) -> str | None:
@@ -262,7 +261,7 @@ class PreparedReference:
                 outputs=self.signature.outputs[self.returned],
                 eager=eager,
                 roofline=self.roofline,
-                warnings=self.trials.warnings,
+                warnings=self.trials.expectations.warnings,
                 profile=reference_profile(start, self.sheet.kind, eager.latency_ms),
                 error_budgets=self.trials.expectations.error_budgets[: self._own_results],
                 precision=self.precision,
@@ -280,8 +279,9 @@ class PreparedReference:
         """The names of a call's results, in messages."""
         program = self.program
         names = [f"output {index}" for index in range(len(self.signature.outputs))[self.returned]]
-        if program.differentiation is not None:
-            names += program.differentiation.present_names
+        if (found := program.differentiation) is not None:
+            present = enumerate(found.wanted.present)
+            names += [found.gradient_name(number) for number, there in present if there]
         names += [f"{name} after the call" for name in program.state]
         return names + [f"input {index} after the call" for index in program.changes]
 

@@ -50,10 +50,6 @@ class Trial:
         """Create a trial with a new secret seed."""
         return cls(secrets.randbits(48), regime, calls=calls, replaced=replaced)
 
-    def renewed(self) -> Trial:
-        """The trial with a new secret seed."""
-        return replace(self, seed=secrets.randbits(48))
-
     @property
     def simple(self) -> Trial:
         """The trial with the same inputs and expected outputs in which the candidate is simply called."""

@@ -115,11 +115,6 @@ class Trials:
         self.own: dict[Trial, list[Comparison]] = {}
         """What the oracle says of the reference's own results, where these are too large to be kept."""
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a user should know about the verification of every candidate."""
-        return self.expectations.warnings
-
     def expect_nominal(self) -> None:
         """Compute what the nominal trials expect. If the float64 oracle does not fit, the reference's outputs replace it."""
         ours = self.expectations
@@ -243,7 +238,7 @@ class Trials:
         Its inputs may be new, since a candidate could be right only where it remembers the inputs from verification. The
         problem's own always are. Those of a regime are by chance, if the reference accepts them (`says_something`).
         """
-        other = trial.renewed()
+        other = replace(trial, seed=Trial.fresh().seed)
         if trial.regime is not None:
             if random.SystemRandom().random() >= UNSEEN_SHARE[effort]:
                 return trial

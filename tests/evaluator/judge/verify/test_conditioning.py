@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify.conditioning import FIRST, nudged, without_ties
+from stark.evaluator.judge.verify.conditioning import nudged, without_ties
 
 ROUNDING = 1e-3
 
@@ -28,7 +28,7 @@ def test_numbers_move_a_little_and_those_of_the_problem_stay(dtype: torch.dtype)
 
 @pytest.mark.parametrize("beyond", [0.0, 0.5])
 def test_whole_numbers_are_exact_unless_one_is_not(beyond: float) -> None:
-    own = torch.arange(FIRST + 2.0)
+    own = torch.arange(4.0)
     own[-1] += beyond
 
     moved = nudged(own, ROUNDING, torch.Generator())

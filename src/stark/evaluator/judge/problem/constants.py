@@ -65,8 +65,6 @@ def _runs(tensor: torch.Tensor) -> torch.Tensor:
         rows = rows.reshape(1, -1)
     rows = rows[:: max(1, rows.numel() // MOST), :MOST]
     runs = rows[:, : rows.shape[1] // RUN * RUN].reshape(-1, RUN)
-    if runs.itemsize == 1:
-        runs = runs.float()
     runs = runs[(runs != runs[:, :1]).any(1) & (runs != runs.round()).any(1)]
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(2**62), 2**62, (RUN,), generator=generator).to(runs.device)

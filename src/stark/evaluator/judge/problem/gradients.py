@@ -126,12 +126,6 @@ class Differentiation:
         forms = [(tuple(f.shape), str(f.dtype).removeprefix("torch.")) for f in self.forms]
         return {"gradients": asdict(self.wanted), "cotangents": forms}
 
-    @property
-    def present_names(self) -> list[str]:
-        """The names of the gradients that there are."""
-        present = enumerate(self.wanted.present)
-        return [self.gradient_name(number) for number, there in present if there]
-
     def fault(self, reported: object) -> str:
         """Describe what a candidate's process reports as a `GradientFault`. Its contents are not trusted."""
         reported = reported if isinstance(reported, dict) else {}

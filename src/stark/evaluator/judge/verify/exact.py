@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from stark.evaluator.judge.verify.errors import BITS, pieces
+from stark.evaluator.judge.verify.errors import BITS
 
 MOST_DIFFERENT = 0.01
 """Share of the elements that may differ. Elements with the commonest value do not count: a mask that is nearly empty may not
@@ -111,11 +111,8 @@ def _signed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _places(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    found, begin = [torch.zeros(0, dtype=torch.long, device=one.device)], 0
-    for ours, theirs in pieces(one, other):
-        found.append((ours != theirs).nonzero().flatten() + begin)
-        begin += ours.numel()
-    return torch.cat(found)
+    """Indices of the elements, of the flat tensor, that differ."""
+    return (one != other).reshape(-1).nonzero().flatten()
 
 
 def _counting(values: torch.Tensor) -> torch.Tensor:

@@ -26,8 +26,8 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, starmap
 
 import torch
 
@@ -194,8 +194,8 @@ class ExpectedTensor:
 
     def lost_layers(self, result: torch.Tensor) -> list[tuple[Layer, Errors]]:
         """The layers with too large errors, and these."""
-        own = self.terms.precision
-        return [each for each in self.in_layers(result) if not _admits(*each, own)]
+        found = self.in_layers(result)
+        return [each for each in found if not _admits(*each, self.terms.precision)]
 
 
 Part = ExpectedTensor | Layer
@@ -298,9 +298,8 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     classes = () if overflows else CLASSES[: CLASSES.index(expected.terms.precision) + 1]
     meets = next((each for each in classes if within(each)), None)
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
-    close = meets is not None and (
-        same or all(_close(one, two, tolerance) for one, two in pieces(result, expected.eager))
-    )
+    allclose = partial(torch.allclose, rtol=tolerance, atol=tolerance, equal_nan=True)
+    close = meets is not None and (same or all(starmap(allclose, pieces(result, own))))
     return Comparison(errors, allowed, expected.budget, meets, close, matched)
 
 
@@ -320,10 +319,3 @@ def _matched(result: torch.Tensor, expected: ExpectedTensor) -> float | None:
         for ours, theirs in pieces(result, expected.eager)
     )
     return within / max(result.numel(), 1)
-
-
-def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
-    """Like `torch.allclose` with `equal_nan`, but several times faster for most tensors that are close."""
-    return float((ours - theirs).abs_().max()) <= tolerance or torch.allclose(  # false for NaN
-        ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True
-    )

@@ -61,10 +61,7 @@ ROUNDING = (
 )
 """What usually causes a relative RMS error below each bound."""
 
-SUMS = {
-    torch.bfloat16: "the error is spread out, and its size is typical of sums that are kept in bfloat16",
-    torch.float16: "the error is spread out, and its size is typical of sums that are kept in float16",
-}
+SUMS = "the error is spread out, and its size is typical of sums that are kept in {}"
 """What usually causes a larger error in a narrow type, up to 5 %."""
 
 
@@ -199,7 +196,8 @@ def precision(sample: Sample) -> str | None:
         return None  # rounding errors have both signs
     if float((error.abs() < 0.01 * size).double().mean()) > 0.5:
         return None  # most elements are exact
-    known = (*ROUNDING, (0.05, SUMS.get(sample.result.dtype)))
+    known = [*ROUNDING]
+    known += [(0.05, SUMS.format(name)) for name in NARROW if NARROW[name] == sample.result.dtype]
     return next((words for bound, words in known if size / sample.rule.scale < bound), None)
 
 
