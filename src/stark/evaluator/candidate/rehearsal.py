@@ -41,7 +41,7 @@ def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float)
     child.start()
     theirs.close()
     error: Message = {}
-    with suppress(EOFError):  # it ended before
+    with suppress(EOFError, OSError):  # it ended before
         if ours.poll(limit_s):
             error = ours.recv()
     child.kill()

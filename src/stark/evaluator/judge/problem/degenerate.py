@@ -12,7 +12,7 @@ from itertools import repeat
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.verify.errors import as_real
+from stark.evaluator.judge.verify.errors import as_real, measure
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
 
 SAMPLE, FEWEST = 1 << 16, 64
@@ -26,8 +26,19 @@ def passing(
     return [
         name
         for name, answers in _null_solvers(drawn, outputs, others or [])
-        if all(compare(*pair).passes for pair in zip(answers, outputs, strict=True))
+        if all(_passes(*pair) for pair in zip(answers, outputs, strict=True))
     ]
+
+
+def _passes(answer: torch.Tensor, output: ExpectedTensor) -> bool:
+    """Whether an answer passes. A sample of its elements is looked at first, since it hardly ever does."""
+    answer = as_real(answer)
+    if not output.exact and answer.shape == output.oracle.shape:
+        step = max(answer.numel() // SAMPLE, 1)
+        some, exact = (each.reshape(-1)[::step] for each in (answer, output.oracle))
+        if measure(some, exact, output.scale).largest > output.cap_in(output.terms.precision):
+            return False
+    return compare(answer, output).passes
 
 
 def _null_solvers(
