@@ -62,6 +62,9 @@ GUARDED, UNCHECKED = "guarded input", "unchecked library"
 """First words of the lines that are printed for the judge. A guarded tensor's address, bytes and form follow, or a
 library's name."""
 
+_kept: list[mmap.mmap] = []
+"""The memory, which stays to the end: where AddressSanitizer forbids it, nothing else may come to lie."""
+
 
 def main() -> None:
     """Draw the inputs, lock the sandbox, load the program and call it."""
@@ -180,6 +183,7 @@ def guarded(tensor: torch.Tensor) -> torch.Tensor:
     size, page = place.size, mmap.PAGESIZE
     guard = -(-min(max(size, LEAST_BYTES), MOST_BYTES) // page) * page
     memory = mmap.mmap(-1, guard + size + guard)
+    _kept.append(memory)
     block = torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=guard)
     start, copy = block.data_ptr(), place.view(block).copy_(tensor)
     poison = ctypes.CDLL(None).__asan_poison_memory_region

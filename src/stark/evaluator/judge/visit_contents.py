@@ -45,8 +45,6 @@ gradients, since these calls alone show outputs as they are before backward."""
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
 
-UNREADABLE = "a result that cannot be read where the program says that it lies"
-
 
 class VisitContents(Contents):
     """Inputs and result checks for the timing of one candidate. Methods raise Verdict."""
@@ -137,7 +135,7 @@ class VisitContents(Contents):
         ]
         odd = answer.get("odd")
         if odd is None and not all(read):
-            odd = [UNREADABLE]
+            odd = ["a result that cannot be read where the program says that it lies"]
         if odd is not None and place == REFERENCE:
             return
         outputs += [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]

@@ -70,7 +70,8 @@ def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
     The former ones wait in the host's memory if a GPU's is short.
     """
     weights = [*variable(model).values()]
-    beside = bool(weights) and _has_room(weights)
+    needed, on_cpu = COPIES * sum(each.nbytes for each in weights), all(t.is_cpu for t in weights)
+    beside = on_cpu or torch.cuda.mem_get_info(weights[0].device)[0] > needed
     kept = [each.clone() if beside else each.to("cpu", copy=True) for each in weights]
     try:
         vary(model, seed)
@@ -78,13 +79,6 @@ def other_weights(model: torch.nn.Module, seed: int) -> Iterator[None]:
     finally:
         for state, value in zip(weights, kept, strict=True):
             state.copy_(value)
-
-
-def _has_room(weights: list[torch.Tensor]) -> bool:
-    """Whether a copy of the weights leaves their device with several times as much memory."""
-    device = weights[0].device
-    needed = COPIES * sum(each.nbytes for each in weights)
-    return device.type == "cpu" or torch.cuda.mem_get_info(device)[0] > needed
 
 
 @contextmanager

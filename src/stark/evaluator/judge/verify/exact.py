@@ -112,7 +112,7 @@ def _signed(tensor: torch.Tensor) -> torch.Tensor:
 
 def _places(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Indices of the elements, of the flat tensor, that differ."""
-    return (one != other).reshape(-1).nonzero().flatten()
+    return (one.reshape(-1) != other.reshape(-1)).nonzero().flatten()
 
 
 def _counting(values: torch.Tensor) -> torch.Tensor:

@@ -127,7 +127,7 @@ def describe(
     some = torch.cat(survey.sampled)
     wrong = _sample(result, oracle, rule, _thinned(some))
     lines: list[str | None] = [f"wrong: {location(survey, some)}"]
-    if 2 * survey.wrong < survey.count or survey.wrong < NEARLY_ALL * survey.count:
+    if survey.wrong < NEARLY_ALL * survey.count:
         is_wrong = rule.error(everywhere.got, everywhere.expected) > rule.cap
         lines.append(_condition(is_wrong, everywhere, wrong, others))
     if survey.nan:
