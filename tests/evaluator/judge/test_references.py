@@ -109,6 +109,21 @@ def test_what_lacked_memory_is_started_anew(
     assert starts == len(started)
 
 
+@pytest.mark.parametrize(
+    ("bytes_each", "peak_bytes", "large"),
+    [(1 << 20, 1 << 22, False), (1 << 20, 24 << 30, True), (6 << 30, 18 << 30, True)],
+    ids=["small", "large between its inputs and outputs", "large"],
+)
+def test_memory_that_a_call_needs_makes_a_problem_large(
+    bytes_each: int, peak_bytes: int, large: bool
+) -> None:
+    signature: Any = SimpleNamespace(
+        bytes_in=bytes_each, bytes_out=bytes_each, has_integers=False, has_floats=False
+    )
+
+    assert large == Room(DEVICE, signature, draw_s=0.1, peak_bytes=peak_bytes).is_large
+
+
 @pytest.mark.parametrize(("free_gb", "refused"), [(51, True), (53, False)])
 def test_a_compiled_reference_leaves_room_to_judge_beside_it(
     free_gb: int, refused: bool, monkeypatch: pytest.MonkeyPatch

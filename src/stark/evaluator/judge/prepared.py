@@ -300,7 +300,7 @@ class PreparedReference:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-            if not self.room.keeps_all:
+            if self.room.is_large:
                 torch.cuda.empty_cache()
 
     def close(self) -> None:

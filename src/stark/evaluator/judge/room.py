@@ -72,8 +72,12 @@ class Room:
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into their limit."""
         more = self.signature.has_integers + self.signature.has_floats + self.more_trials
-        trials = TRIALS + more
-        return trials * self.expected_bytes <= self.limit_bytes("expected")
+        return (TRIALS + more) * self.expected_bytes <= self.limit_bytes("expected")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a call takes so much that what torch keeps cached in one process is missed in another."""
+        return not self.keeps_all or self.peak_bytes > self.limit_bytes("slots")
 
     @property
     def slots(self) -> int:

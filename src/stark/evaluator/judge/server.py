@@ -11,11 +11,13 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
 from itertools import islice
 from multiprocessing.connection import Connection
+from typing import TypeVar
 
 import torch
 
@@ -27,7 +29,7 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.attempt import Attempt, Cancelled, Verdict
-from stark.evaluator.judge.building.builds import Builds
+from stark.evaluator.judge.building.builds import Builds, Built
 from stark.evaluator.judge.building.cache import cache_folder, locks_below
 from stark.evaluator.judge.building.packing import Received
 from stark.evaluator.judge.evaluate import at_other_shapes, build, check_statically, finished, run
@@ -56,6 +58,9 @@ from stark.evaluator.protocol import (
     Reply,
     RequestRefused,
 )
+
+Outcome = Evaluation | Untimed
+Done = TypeVar("Done")
 
 WATCH_S = 0.5
 """Seconds between two looks at what the problem's functions do."""
@@ -153,8 +158,9 @@ class Judge:
             evaluation = self._evaluate(request)
             return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
         with self._turn():
-            prepared = self._prepare(request)
-            reference = prepared.describe(request.limits, self.machine.versions)
+            reference = self._with_memory(
+                request, lambda prepared: prepared.describe(request.limits, self.machine.versions)
+            )
         if found := gaps(self.forkserver.layers()):
             warning = (
                 f"on the judge's machine, model-written code can {', '.join(found)}; "
@@ -163,7 +169,7 @@ class Judge:
             reference = reference.model_copy(update={"warnings": (*reference.warnings, warning)})
         return Described(id=request.id, reference=reference, device_class=named)
 
-    def _evaluate(self, request: Evaluate) -> Evaluation | Untimed:
+    def _evaluate(self, request: Evaluate) -> Outcome:
         attempt = Attempt(request, self._open[request.id])
         try:
             check_statically(attempt, self.machine.sheet)
@@ -174,7 +180,7 @@ class Judge:
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
 
-    def _build_and_run(self, attempt: Attempt, away: Received | None) -> Evaluation | Untimed:
+    def _build_and_run(self, attempt: Attempt, away: Received | None) -> Outcome:
         """Build a candidate, or take the build that was made away, and run it. Raises Verdict if the build fails."""
         request = attempt.request
         if request.tools.counters and self._prepared is not None:  # then the device is open
@@ -186,21 +192,32 @@ class Judge:
         # What a final check measures counts, and a program may need the host while it is timed.
         alone = self._build_slots.none() if attempt.effort == "promote" else nullcontext()
         with alone, self._turn():
-            prepared = self._prepare(request)
-            if attempt.effort == "promote":
-                self._counters.await_imports()
-            with self._builds.ready(attempt.candidate, built):
-                evaluation = run(attempt, built, prepared)
-                if isinstance(evaluation, Correct) and attempt.effort == "promote":
-                    others = islice(self._variants(prepared), SHAPES_TRIED)
-                    evaluation = at_other_shapes(attempt, evaluation, built, others)
-                    del others  # closes the last variant
-                if isinstance(evaluation, Correct):
-                    language = request.candidate.language
-                    target = Target(built, language, prepared, request.limits)
-                    evaluation = examined(evaluation, request.tools, target, self._counters)
+            evaluation = self._with_memory(request, partial(self._run, attempt, built))
             self._probe()
         return evaluation
+
+    def _run(self, attempt: Attempt, built: Built, prepared: PreparedReference) -> Outcome:
+        if attempt.effort == "promote":
+            self._counters.await_imports()
+        with self._builds.ready(attempt.candidate, built):
+            evaluation = run(attempt, built, prepared)
+            if isinstance(evaluation, Correct) and attempt.effort == "promote":
+                others = islice(self._variants(prepared), SHAPES_TRIED)
+                evaluation = at_other_shapes(attempt, evaluation, built, others)
+                del others  # closes the last variant
+            if isinstance(evaluation, Correct):
+                target = Target(built, attempt.candidate.language, prepared, attempt.limits)
+                evaluation = examined(evaluation, attempt.request.tools, target, self._counters)
+        return evaluation
+
+    def _with_memory(self, request: AnyRequest, work: Callable[[PreparedReference], Done]) -> Done:
+        """Do it with the request's problem; if a reference lacks memory, once more when nothing of another problem takes any."""
+        try:
+            return work(self._prepare(request))
+        except ProblemError as error:
+            if not is_out_of_memory(error):
+                raise
+        return work(self._prepare(request, alone=True))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -210,8 +227,7 @@ class Judge:
             try:
                 yield
             finally:
-                if self.device.type == "cuda":
-                    torch.cuda.empty_cache()  # other problems have processes of their own
+                torch.cuda.empty_cache()  # other problems have processes of their own
 
     def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
         """Prepare variants with other shapes or types, one at a time, and yield the changed constant with each."""
@@ -229,10 +245,10 @@ class Judge:
                 if (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs):
                     yield change, other
 
-    def _prepare(self, request: AnyRequest) -> PreparedReference:
+    def _prepare(self, request: AnyRequest, alone: bool = False) -> PreparedReference:
         """The request's problem, prepared if needed. The caller must hold the device. Raises Cancelled.
 
-        If memory is short, prepare it once more when nothing of another problem takes memory.
+        If it is to be `alone`, or memory is short, prepare it once more when nothing of another problem takes memory.
         """
         if self._open[request.id].ended:
             raise Cancelled
@@ -242,16 +258,20 @@ class Judge:
         if self._prepared is None:
             try:
                 self._prepared = self._new_prepared(problem, precision)
+                alone |= self._prepared.trials.short_of_memory
             except ProblemError as error:
                 if not is_out_of_memory(error):
                     raise
-            if self._prepared is None or self._prepared.trials.short_of_memory:
-                self._alone.clear()
-                self._say(Said(b""))
-                self._alone.wait()
-                if self._prepared is not None:
-                    self._prepared.close()
-                self._prepared = self._new_prepared(problem, precision)
+                alone = True
+        if alone:
+            self._alone.clear()
+            self._say(Said(b""))
+            self._alone.wait()
+            if self._prepared is not None:
+                self._prepared.close()
+            self._prepared = None  # until it has succeeded
+            self._prepared = self._new_prepared(problem, precision)
+        assert self._prepared is not None
         return self._prepared
 
     def _new_prepared(
