@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from stark.core.errors import ProblemError
+from stark.core.judging import Limits
+from stark.core.problem import Problem
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.relay import Said
@@ -49,9 +51,6 @@ class _Open:
 
 
 def _request() -> AnyRequest:
-    from stark.core.judging import Limits
-    from stark.core.problem import Problem
-
     return Describe(id="1", problem=Problem(name="made_up", source=""), limits=Limits())
 
 
