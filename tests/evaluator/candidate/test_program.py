@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.candidate.program import give_weights
+from stark.evaluator.candidate.program import give_weights, reported
 
 
 def test_weights_have_the_references_strides_unless_those_are_contiguous() -> None:
@@ -34,3 +36,17 @@ def test_weights_that_change_stay_in_their_place() -> None:
 
     assert place == model.weight.data_ptr()
     assert torch.equal(2 * given, model.weight)
+
+
+def test_a_cause_without_a_text_is_told_by_the_line_that_raised_it() -> None:
+    width = 3
+    try:
+        try:
+            assert width == 4
+        except AssertionError as cause:
+            cause.args = ()  # pytest writes a text into it
+            raise ValueError("at 2:14") from cause
+    except ValueError as error:
+        told = reported(error, Path("main.py"))["error"]
+
+    assert "ValueError: at 2:14\nAssertionError: assert width == 4" == told

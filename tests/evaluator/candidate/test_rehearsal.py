@@ -163,6 +163,15 @@ def test_too_much_shared_memory_is_told_in_tritons_words(tmp_path: Path) -> None
     )
 
 
+def test_an_assertion_of_triton_without_a_text_is_told_by_its_code(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    sums = "tl.trans(tile), tl.zeros((BLOCK, BLOCK), dtype=tl.float16)"
+
+    told = rehearsed(tmp_path, PRODUCT.replace("tl.trans(tile)", sums))
+
+    assert "AssertionError: assert acc.type" in told
+
+
 def test_a_loop_without_end_is_left(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     head, _, _ = CANDIDATE.partition("        assert")

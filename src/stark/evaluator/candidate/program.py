@@ -189,9 +189,11 @@ def _described(causes: list[BaseException], path: Path) -> str:
     if isinstance(error, SyntaxError):
         frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
     text = str(error)
-    for cause in causes:  # Triton's last cause contains the reason
-        if str(cause) not in text:
-            text += f"\n{type(cause).__name__}: {cause}"
+    for cause in causes[1:]:  # Triton's last cause contains the reason
+        raised_by = traceback.extract_tb(cause.__traceback__, limit=-1)
+        said = str(cause) or str(raised_by[0].line if raised_by else "")  # as an assertion's
+        if said not in text:
+            text += f"\n{type(cause).__name__}: {said}"
     # A message is limited to 128 KiB, and JSON may need six bytes for a character.
     if len(text) > MAX_ERROR_CHARS:
         text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]

@@ -32,8 +32,7 @@ def rehearse(kind: Any, path: Path, problem: Path, gpu: Message, limit_s: float)
     """Call a class like `ModelNew` of the file `path` on the problem's inputs. Returns Triton's error, if there is one.
 
     `gpu` has the `capability` to compile for, such as 90, and `shared`, the bytes of shared memory that a block may have.
-    The call is made in another process, which ends after `limit_s` seconds at the latest: a program that fails without a
-    device may be right with one.
+    Another process makes the call, for at most `limit_s` seconds: what fails without a device may be right with one.
     """
     processes = multiprocessing.get_context("fork")
     ours, theirs = processes.Pipe(duplex=False)
