@@ -10,6 +10,7 @@ import argparse
 import math
 import os
 import re
+import resource
 import signal
 import sys
 from multiprocessing import Pipe, get_context
@@ -36,6 +37,8 @@ def main() -> None:
     except (UsageError, ValueError) as error:
         sys.exit(str(error))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator handles Ctrl-C
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each process of a candidate
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library or a reference prints must not mix with the answers
 

@@ -30,6 +30,9 @@ LINE_LENGTH = 300
 TEXT_LINES = 40
 """Maximum number of lines of an exception's text."""
 
+MOST_EQUAL = 100
+"""A line of which the source has more equal ones has no known place. A candidate chooses its source, and how often it fails."""
+
 BLOCK_LINES = 8
 """Lines of a Triton function to show, ending with the line at fault."""
 
@@ -173,7 +176,7 @@ def _interpreted(text: str, source: str) -> list[str]:
         if _BLOCK.search(line):
             block = len(lines) + 1
         elif block is not None and line.strip() == "^":
-            number = source_line([lines[-1]], 1, source)
+            number = source_line([lines[-1]], 1, source) if len(lines) < TEXT_LINES else None
             if len(lines) - block > BLOCK_LINES:
                 lines[block:-BLOCK_LINES] = ["    …"]
             line += f" line {number} of the file" if number is not None else ""
@@ -188,14 +191,17 @@ def _interpreted(text: str, source: str) -> list[str]:
 def source_line(lines: list[str], number: int, source: str) -> int | None:
     """The number of the line in `source` from which line `number` of a generated file comes, or None if that is unclear.
 
-    Of several equal lines in `source`, the one with the most equal lines around it counts.
+    Of several equal lines in `source`, the one with the most equal lines around it counts; many are not looked at.
     """
     given = [line.strip() for line in lines]
     wanted = given[number - 1]
     own = [line.strip() for line in source.split("\n")]
     found = [n for n, line in enumerate(own, 1) if line == wanted] if wanted else []
+    if not 0 < len(found) <= MOST_EQUAL:
+        return None
     context = {n: _equal_around(given, number - 1, own, n - 1) for n in found}
-    best = [n for n in found if context[n] == max(context.values())]
+    most = max(context.values())
+    best = [n for n in found if context[n] == most]
     return best[0] if len(best) == 1 else None
 
 

@@ -83,7 +83,7 @@ _LIMITS_OF_THE_TOOL = ("stack-overflow", "out-of-memory", "allocation-size-too-b
 """Errors that only the tool's need for more memory may cause."""
 
 _ADDRESS = re.compile(r"ERROR: AddressSanitizer:? (?P<kind>.+)")
-_ACCESS = re.compile(r"^(READ|WRITE) of size (\d+) at (0x[0-9a-f]+)", re.MULTILINE)
+_ACCESS = re.compile(r"^(READ|WRITE) of size (\d{1,18}) at (0x[0-9a-f]{1,18})", re.MULTILINE)
 _SIGNAL = re.compile(r"caused by a (READ|WRITE) memory access")
 _BESIDE = re.compile(
     r"is located (?P<bytes>\d+) bytes (?:(?P<past>to the right of|after)|(?P<before>to the left of|before)|inside of) "
@@ -94,8 +94,8 @@ _UNDEFINED = re.compile(
     r"^(?P<place>\S+?:\d+)(?::\d+)?: runtime error: (?P<says>.+)$", re.MULTILINE
 )
 _FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ +(?:in .+? )?(?P<place>\S+)(?: \(BuildId: \w+\))?$")
-_PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?::\d+)?$")
-_GUARDED = re.compile(rf"^{GUARDED} (0x[0-9a-f]+) (\d+) (.+)$", re.MULTILINE)
+_PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d{1,18})(?::\d+)?$")
+_GUARDED = re.compile(rf"^{GUARDED} (0x[0-9a-f]{1,18}) (\d{1,18}) (.+)$", re.MULTILINE)
 _UNCHECKED = re.compile(rf"^{UNCHECKED} (.+)$", re.MULTILINE)
 _OF_THE_TOOL = re.compile(r"libsanitizer/|/lib(?:asan|ubsan)\.so")
 _HEADER = re.compile(r"/include/|\.h(?:pp|xx|h)?:\d")
