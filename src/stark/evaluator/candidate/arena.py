@@ -65,11 +65,11 @@ class TensorAt:
 
 
 def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]:
-    """Lay out tensors like `forms` one after another, from byte `start` on. Returns slots and the first free byte."""
+    """Lay out tensors like `forms` from byte `start` on, with gaps, or two would be one. Returns slots and the first free byte."""
     slots, offset = [], start
     for form in forms:
         slots.append(Slot.of(form, offset))
-        offset += -(-max(slots[-1].size, 1) // ALIGNMENT) * ALIGNMENT
+        offset += (slots[-1].size // ALIGNMENT + 2) * ALIGNMENT
     return slots, offset
 
 

@@ -68,6 +68,7 @@ class SharedSet:
         self.orders = [output.stride() for output in signature.returned]
         """The strides of the reference's outputs."""
 
+        self._lent = [[*places[:count], *weights] for places in given]
         named: dict[str, Slot] = dict(zip(state, weights, strict=True))
         self._weights = {name: place.view(block) for name, place in named.items()}
         self.mapped_at = 0
@@ -151,6 +152,10 @@ class SharedSet:
         pairs = enumerate(zip(before, after, strict=True))
         others = ((index, pair) for index, pair in pairs if index not in self.program.changes)
         return next((index for index, pair in others if not same_values(*pair)), None)
+
+    def lent(self, slot: int) -> list[tuple[int, int]]:
+        """Address, in the child that was attached last, and bytes of each input of a slot and of each weight."""
+        return [(self.mapped_at + place.offset, place.size) for place in self._lent[slot]]
 
     def results(self, slot: int) -> list[torch.Tensor]:
         """Return a call's results: the slot's outputs, then the inputs that the reference changes."""

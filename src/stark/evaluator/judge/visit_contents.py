@@ -154,9 +154,9 @@ class VisitContents(Contents):
         references.clear()
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
-        candidate = self._programs[CANDIDATE]
-        strange = strange_memory(candidate.child.runner_pid, spans, candidate.shared.mapped_at)
+        """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times, or two inputs."""
+        child, shared = self._programs[CANDIDATE].child, self._programs[CANDIDATE].shared
+        strange = strange_memory(child.runner_pid, spans, shared.mapped_at, shared.lent(SLOT))
         if strange is not None:
             advice = "return them in memory that torch or malloc allocated"
             error = f"while the candidate was timed, its results lay in {strange}; {advice}"

@@ -66,12 +66,25 @@ def holder() -> Iterator[tuple[int, dict[str, int]]]:
 def test_memory_that_can_lie_at_many_addresses_is_strange(holder: Any, where: str) -> None:
     pid, at = holder
 
-    assert strange_memory(pid, [(at["private"], SIZE), (at[where] + 4096, 8)], at["arena"])
+    spans = [(at["private"], SIZE), (at[where] + 4096, 8)]
+
+    assert strange_memory(pid, spans, at["arena"], [(at[where], SIZE)])
 
 
 def test_private_memory_and_the_arena_in_its_place_are_not(holder: Any) -> None:
     pid, at = holder
     spans = [(at["private"], SIZE), (at["arena"] + SIZE, SIZE), (at["file"], 0)]
+    lent = [(at["arena"], SIZE), (at["arena"] + SIZE, SIZE)]
 
-    assert strange_memory(pid, spans, at["arena"]) is None
-    assert strange_memory(pid, [(at["arena"], SIZE)], at["arena"] + 4096) is not None
+    assert strange_memory(pid, spans, at["arena"], lent) is None
+    assert strange_memory(pid, [(at["arena"], SIZE)], at["arena"] + 4096, lent) is not None
+
+
+@pytest.mark.parametrize("lent", [[], [(0, SIZE // 2), (SIZE // 2, SIZE)], [(8, SIZE)]])
+def test_a_result_within_no_tensor_of_the_arena_is_strange(
+    holder: Any, lent: list[tuple[int, int]]
+) -> None:
+    pid, at = holder
+    places = [(at["arena"] + begin, size) for begin, size in lent]
+
+    assert strange_memory(pid, [(at["arena"], SIZE)], at["arena"], places) is not None

@@ -45,18 +45,23 @@ def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
     return True
 
 
-def strange_memory(pid: int, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
-    """Say what these spans (address and bytes) contain besides private memory and the arena, or return None.
+def strange_memory(
+    pid: int, spans: Sequence[tuple[int, int]], arena_at: int, lent: Sequence[tuple[int, int]]
+) -> str | None:
+    """Say what these spans (address and bytes) contain besides private memory and tensors that the judge lends, or return None.
 
-    The arena is the memory shared with the judge; it must lie where it was mapped, at `arena_at`. A page of a file, or
-    of other shared memory, may be mapped at many addresses, so that one write fills all of them.
+    The arena is the memory shared with the judge; it must lie where it was mapped, at `arena_at`. A span in it must lie within
+    one of the tensors `lent`: elsewhere, a result may be there before the call. A page of a file, or of other shared memory,
+    may be mapped at many addresses, so that one write fills all of them.
     """
     for begin, end, shared, offset, inode, name in _mappings(pid):
-        if not any(at < end and begin < at + size for at, size in spans if size):
-            continue
+        inside = [(at, at + size) for at, size in spans if size and at < end and begin < at + size]
         of_arena = name.startswith(ARENA) and shared and begin - offset == arena_at
-        if (inode or shared) and not of_arena:
+        if inside and (inode or shared) and not of_arena:
             return "a mapped file or shared memory"
+        for at, to in inside if of_arena else ():
+            if not any(start <= at and to <= start + size for start, size in lent):
+                return "the judge's memory, not within one input or weight"
     return None
 
 
