@@ -19,10 +19,11 @@ from stark.evaluator.judge import visit_contents
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.processes.memory import addresses
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.trial import Called, Trial
-from stark.evaluator.judge.visit_contents import VisitContents, _addresses
+from stark.evaluator.judge.visit_contents import VisitContents
 from support.nodes import CPU
 
 SOURCE = """
@@ -55,6 +56,7 @@ class Program:
         """All results so far, none of which moves."""
 
         self.runner_pid = os.getpid()
+        self.state_at: list[int] = []
 
     def call(self) -> Answer:
         self.returned.append(self.forward(self.shared.inputs[0][0]))
@@ -281,7 +283,7 @@ def test_results_in_strange_memory_are_refused(
     ],
 )
 def test_an_address_is_a_word_or_nowhere(at: object, expected: list[int]) -> None:
-    assert expected == _addresses(at, len(expected))
+    assert expected == addresses(at, len(expected))
 
 
 def visit_verified(window: Window, trials: list[Any]) -> list[int]:

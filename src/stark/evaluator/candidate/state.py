@@ -2,6 +2,7 @@
 
 Each forward finds values there that the judge chose for the call, which are copied in every call, timed or not. So a call's
 results depend on these and its inputs alone, and a program that leaves the change out, in some calls or in all, has wrong results.
+In timed calls on a CPU the judge has copied them (`at`), or a program could save that time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stark.evaluator.candidate.program import leaves_of, names_by_order
+from stark.evaluator.candidate.program import alike, leaves_of, names_by_order
 
 _copy = torch._foreach_copy_
 """Taken before any program runs, which could replace it."""
@@ -60,7 +61,7 @@ class Stateful:
         self._first: list[torch.Tensor] | None = None
         """What the first of several forwards of a call left."""
 
-        self._forwards = 0
+        self._forwards, self._placed = 0, False
         self.keep()
 
     def __call__(self, *arguments: Any) -> list[object]:
@@ -81,7 +82,7 @@ class Stateful:
         if self._forwards == 1:
             self._first = [each.clone() for each in self._now()]
         self._forwards += 1
-        self.restore()
+        self.restore(copied=self._forwards > 1 or not self._placed)
         return self._forward(*arguments)
 
     def keep(self) -> None:
@@ -94,17 +95,29 @@ class Stateful:
         self._kinds = list(kinds.values())
         self._kept = [each.clone() for each in self._memory]
 
-    def find(self, values: Sequence[torch.Tensor]) -> None:
-        """Let each later forward find these values, one for each name; without any, those that are kept."""
+    def find(self, values: Sequence[torch.Tensor], placed: bool = False) -> None:
+        """Let each later forward find these values, one for each name; without any, those that are kept.
+
+        If they are `placed`, the first forward of a call finds them in the module's memory already.
+        """
+        self._placed = placed
         pairs = zip(self._names, values, strict=bool(values))
         self._found = [each for name, each in pairs if name not in self.missing] or None
 
-    def restore(self) -> None:
+    def at(self, like: Sequence[torch.Tensor]) -> list[int]:
+        """Where the module's memory lies, if the bytes of tensors like these can be written there."""
+        pairs = zip(self._memory, like, strict=False)
+        fits = all(alike(one, other) and one.stride() == other.stride() for one, other in pairs)
+        return [each.data_ptr() for each in self._memory] if fits and not self.missing else []
+
+    def restore(self, copied: bool = True) -> None:
         """Give the module its own tensors, with the values that forward shall find. Versions stay: backward may need what was saved."""
         for (owner, name), own, memory in zip(self._places, self._own, self._memory, strict=True):
             if getattr(owner, name, None) is not own:
                 setattr(owner, name, own)
             own.data = memory
+        if not copied:
+            return
         values = self._found or self._kept
         for kind in self._kinds:  # a single launch on a GPU if types are alike
             _copy([self._memory[number] for number in kind], [values[number] for number in kind])

@@ -246,7 +246,9 @@ class PreparedReference:
         if self._described is None:
             running = self.running(EAGER, limits)
             if self.device.type == "cpu":
-                eager = gated.time_alone(running.child, limits.time_s, limits.timing_budget_s)
+                contents = gated.Contents(partial(running.shared.place_state, running.child, 0))
+                given = limits.time_s, limits.timing_budget_s
+                eager = gated.time_alone(running.child, *given, contents)
             else:
                 limit_s = limits.time_s + self.slack_s
                 eager = time_alone(self, Visited(running.child, running.shared, limit_s))

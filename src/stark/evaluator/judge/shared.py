@@ -21,6 +21,7 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.values import same_values
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
+from stark.evaluator.judge.processes.memory import addresses, copy_memory
 
 DEVICE_SHARE = 0.8
 """Share of a GPU's memory that a candidate may allocate; the judge needs the rest."""
@@ -130,6 +131,16 @@ class SharedSet:
             else:
                 output.fill_(torch.iinfo(output.dtype).max)
 
+    def place_state(self, child: Child, slot: int) -> bool:
+        """Write what forward finds in a slot to the child's module, if the child said where. Returns whether it did.
+
+        Within a call, a program could leave this copy out.
+        """
+        for place, at in zip(self._places[self._inputs :], child.state_at, strict=False):
+            source = self.input_bytes[slot].data_ptr() + place.offset
+            copy_memory(child.runner_pid, at, source, place.size, write=True)
+        return bool(child.state_at)
+
     def inputs_in(self, slot_bytes: torch.Tensor) -> list[torch.Tensor]:
         """View the bytes of a slot's inputs as tensors."""
         return [place.view(slot_bytes) for place in self._places[: self._inputs]]
@@ -186,7 +197,10 @@ class SharedSet:
                 f"{failure.error}"
             ) from failure
         child.ask({"do": "import", "path": str(path), "class": name}, limit_s)
-        return child.ask({"do": "load", "class": name, "seed": CONSTRUCTION_SEED}, limit_s)
+        loaded = child.ask({"do": "load", "class": name, "seed": CONSTRUCTION_SEED}, limit_s)
+        at = loaded.get("state_at")
+        child.state_at = addresses(at, len(self._places) - self._inputs) if at else []
+        return loaded
 
 
 def _repeated(places: list[Slot], times: int, begin: int, size: int) -> list[list[Slot]]:

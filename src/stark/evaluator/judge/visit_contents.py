@@ -21,7 +21,7 @@ from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
-from stark.evaluator.judge.processes.memory import copy_memory, strange_memory
+from stark.evaluator.judge.processes.memory import addresses, copy_memory, strange_memory
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.timing.gated import Contents
@@ -114,9 +114,11 @@ class VisitContents(Contents):
             return trials.among_timed(self._random.choice(trials.kinds), self._effort)
         return None
 
-    def write(self, place: int, number: int) -> None:
-        """Write the inputs of a call."""
-        self._programs[place].shared.fill_inputs(self._drawn[number], SLOT)
+    def write(self, place: int, number: int) -> bool:
+        """Write the inputs of a call, and what forward finds in the module."""
+        program = self._programs[place]
+        program.shared.fill_inputs(self._drawn[number], SLOT)
+        return program.shared.place_state(program.child, SLOT)
 
     def read(self, place: int, number: int, answer: Message) -> None:
         """Keep the results of a call if they are to be compared. Once a visit, check what memory they lie in."""
@@ -127,8 +129,8 @@ class VisitContents(Contents):
             torch.empty_like(output, memory_format=torch.contiguous_format)
             for output in shared.outputs[SLOT]
         ]
-        addresses = _addresses(answer.get("at"), len(outputs))
-        spans = [(at, one.nbytes) for at, one in zip(addresses, outputs, strict=True)]
+        places = addresses(answer.get("at"), len(outputs))
+        spans = [(at, one.nbytes) for at, one in zip(places, outputs, strict=True)]
         read = [
             copy_memory(child.runner_pid, address, output.data_ptr(), size)
             for output, (address, size) in zip(outputs, spans, strict=True)
@@ -161,9 +163,3 @@ class VisitContents(Contents):
             advice = "return them in memory that torch or malloc allocated"
             error = f"while the candidate was timed, its results lay in {strange}; {advice}"
             raise Verdict(Incorrect(error=error))
-
-
-def _addresses(at: object, count: int) -> list[int]:
-    """The first `count` addresses that a program reports for its results, with 0 for each invalid or missing one."""
-    claims = [*(at if isinstance(at, list) else []), *[0] * count][:count]
-    return [claim if isinstance(claim, int) and 0 <= claim < 1 << 64 else 0 for claim in claims]

@@ -385,7 +385,7 @@ def test_a_race_has_three_short_rounds_and_none_to_warm_up() -> None:
 def test_one_program_alone_is_timed_on_the_inputs_that_it_has() -> None:
     child = Sleeper(0.002)
 
-    found = time_alone(child, 10.0, 0.1)
+    found = time_alone(child, 10.0, 0.1, Contents())
 
     assert 2.0 == pytest.approx(found.latency_ms, rel=0.3)
     assert not child.stopped

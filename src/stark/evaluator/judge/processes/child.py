@@ -71,6 +71,9 @@ class Child:
 
         self.patience = Patience()
         self.is_reference = False
+        self.state_at: list[int] = []
+        """On a CPU, the addresses of what its module's forward changes, if the judge can write there."""
+
         self._ask_forkserver, self._channel = ask_forkserver, channel
         self._output = output
         self._tree = Tree(pid)

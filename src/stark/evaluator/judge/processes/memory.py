@@ -26,19 +26,17 @@ _SHARED_MEMORY = ("/memfd:", "/dev/zero ", "/SYSV")
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.process_vm_readv.restype = ctypes.c_ssize_t
+_libc.process_vm_readv.restype = _libc.process_vm_writev.restype = ctypes.c_ssize_t
 _SPAN = ctypes.c_size_t * 2  # struct iovec: address and size
 
 
-def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
-    """Copy bytes of another process to an address in this process. Returns whether that worked."""
-    done = 0
+def copy_memory(pid: int, there: int, here: int, size: int, write: bool = False) -> bool:
+    """Copy bytes of another process to an address in this process, or with `write` from it. Returns whether that worked."""
+    copy, done = _libc.process_vm_writev if write else _libc.process_vm_readv, 0
     while done < size:
-        ours = _SPAN(target + done, size - done)
-        theirs = _SPAN(source + done, size - done)
-        count = _libc.process_vm_readv(
-            pid, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, ctypes.c_ulong(0)
-        )
+        ours = _SPAN(here + done, size - done)
+        theirs = _SPAN(there + done, size - done)
+        count = copy(pid, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, ctypes.c_ulong(0))
         if count <= 0:
             return False
         done += count
@@ -63,6 +61,12 @@ def strange_memory(
             if not any(start <= at and to <= start + size for start, size in lent):
                 return "the judge's memory, not within one input or weight"
     return None
+
+
+def addresses(at: object, count: int) -> list[int]:
+    """The first `count` addresses that a program reports, with 0 for each invalid or missing one."""
+    claims = [*(at if isinstance(at, list) else []), *[0] * count][:count]
+    return [claim if isinstance(claim, int) and 0 <= claim < 1 << 64 else 0 for claim in claims]
 
 
 def unlinked_bytes(processes: Iterable[int]) -> int:

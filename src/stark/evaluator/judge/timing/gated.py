@@ -15,7 +15,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -76,6 +76,9 @@ class Contents:
     uncounted: Mapping[int, str | None] = MappingProxyType({})
     """The calls of this round whose times do not count, and the way in which each is made if it is not a simple one."""
 
+    def __init__(self, place_state: Callable[[], bool] = lambda: False) -> None:
+        self._place_state = place_state
+
     def turn(self, calls: int) -> int:
         """Check the results of the previous round, if any, and choose inputs for calls 0 to `calls`.
 
@@ -83,8 +86,9 @@ class Contents:
         """
         return calls
 
-    def write(self, place: int, number: int) -> None:
-        """Write the inputs of a call."""
+    def write(self, place: int, number: int) -> bool:
+        """Write the inputs of a call. Returns whether what forward finds in the module is written there too."""
+        return self._place_state()
 
     def read(self, place: int, number: int, answer: Message) -> None:
         """Read the results of a call."""
@@ -105,12 +109,14 @@ class Gated:
     samples_ms: list[float] = field(default_factory=list)
     """Per visit, the median milliseconds of a call by the judge's clock."""
 
-    def call(self, empty: bool = False, mode: str | None = None) -> tuple[float, Message]:
+    def call(
+        self, empty: bool = False, mode: str | None = None, placed: bool = False
+    ) -> tuple[float, Message]:
         """Let the program make a call. Returns the milliseconds from before it continues until it has stopped, and its answer."""
         begin = time.perf_counter()
         self.child.go_on()
         try:
-            request = {"do": "time once", "empty": empty, "mode": mode}
+            request = {"do": "time once", "empty": empty, "mode": mode, "placed": placed}
             answer = self.child.ask(request, self.limit_s)
         finally:
             stopped = self.child.pause()
@@ -132,9 +138,9 @@ class Gated:
                 placed.settle()
             with on_core(last_core(self.child.runner_pid)):
                 for number in range(1, calls + 1):
-                    contents.write(place, number)
+                    written = contents.write(place, number)
                     in_time = self.stands()
-                    call_ms, answer = self.call(mode=contents.uncounted.get(number))
+                    call_ms, answer = self.call(False, contents.uncounted.get(number), written)
                     contents.read(place, number, answer)
                     if self.stands() and in_time and number not in contents.uncounted:
                         taken.append(call_ms)
@@ -171,9 +177,9 @@ class Gated:
         )
 
 
-def time_alone(child: Child, limit_s: float, budget_s: float) -> Measurement:
+def time_alone(child: Child, limit_s: float, budget_s: float, contents: Contents) -> Measurement:
     """Time one program by itself, on the inputs in its memory, for about `budget_s` seconds."""
-    measurement, _ = time_together(Gated(child, limit_s), {}, budget_s, sys.maxsize, Contents())
+    measurement, _ = time_together(Gated(child, limit_s), {}, budget_s, sys.maxsize, contents)
     child.go_on()
     return measurement
 
