@@ -290,6 +290,28 @@ def test_a_forward_finds_the_values_that_it_is_given() -> None:
     assert [3.0, 7.0, 2.0] == [float(each.mean(dtype=torch.float32)) for each in given]
 
 
+def test_what_the_judge_placed_is_found_by_the_first_forward_alone() -> None:
+    model = torch.nn.BatchNorm1d(4)
+    call = Stateful(model, model, ["running_mean"], model.state_dict())
+    x = torch.rand(8, 4)
+    place = model.running_mean
+    assert [place.data_ptr()] == call.at([torch.zeros(4)])
+
+    place.fill_(5.0)  # as the judge does, from outside
+    call.find([torch.full((4,), 3.0)], placed=True)
+    first, second = call.with_state(lambda: [call.forward(x), call.forward(x)])[2], place
+
+    torch.testing.assert_close(first, 0.9 * torch.full((4,), 5.0) + 0.1 * x.mean(0))
+    torch.testing.assert_close(second, 0.9 * torch.full((4,), 3.0) + 0.1 * x.mean(0))
+
+
+@pytest.mark.parametrize("like", [torch.zeros(4, dtype=torch.float64), torch.zeros(8)[::2]])
+def test_memory_of_another_form_is_no_place_for_the_judge(like: torch.Tensor) -> None:
+    model = torch.nn.BatchNorm1d(4)
+
+    assert [] == Stateful(model, model, ["running_mean"], model.state_dict()).at([like])
+
+
 def test_a_program_cannot_replace_how_its_state_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.BatchNorm1d(4)
     monkeypatch.setattr(torch, "_foreach_copy_", lambda *_: None)
