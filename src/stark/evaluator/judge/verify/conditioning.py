@@ -69,7 +69,7 @@ def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -
     layers = expected.lost_layers(result)
     if len(wrong) > MOST_EXCUSED * result.numel():
         return False
-    if any(len(each.indices) > MOST_EXCUSED * each.number_in(result) for each in lines):
+    if any(len(each.indices) > MOST_EXCUSED * each.view[1] for each in lines):
         return False
 
     def picked(tensor: torch.Tensor) -> list[torch.Tensor]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from stark.evaluator.judge.verify.errors import BITS
+from stark.evaluator.judge.verify.lines import views
 
 MOST_DIFFERENT = 0.01
 """Share of the elements that may differ. Elements with the commonest value do not count: a mask that is nearly empty may not
@@ -54,7 +55,8 @@ def differing(result: torch.Tensor, target: torch.Tensor) -> torch.Tensor | None
         return None
     wrong = torch.zeros(target.shape, dtype=torch.bool, device=target.device)
     wrong.view(-1)[places] = True
-    for here, size in zip(_per_line(wrong), _per_line(counts), strict=True):
+    for view in views(target.shape):
+        here, size = (chosen.reshape(view).sum((0, 2)) for chosen in (wrong, counts))
         if bool((here > (MOST_IN_A_LINE * size).clamp(min=FEW)).any()):
             return None
     return places
@@ -118,12 +120,3 @@ def _places(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def _counting(values: torch.Tensor) -> torch.Tensor:
     """Which elements do not have the value that is in more than half of them, which is the median if there is one."""
     return values != values.reshape(-1).median()
-
-
-def _per_line(chosen: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Count the chosen elements of each row and of each slice along an axis, if there are several."""
-    if chosen.dim() < 2:
-        return
-    yield chosen.reshape(-1, chosen.shape[-1]).sum(1)
-    for axis in range(chosen.dim()):
-        yield chosen.movedim(axis, 0).flatten(1).sum(1)

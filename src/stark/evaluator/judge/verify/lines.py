@@ -1,7 +1,7 @@
-"""Finds rows and columns of an output that are lost: wrong by a noticeable part of their own size.
+"""Finds lines of an output that are lost, rows, columns and slices: wrong by a noticeable part of their own size.
 
 An error is measured against the whole output's size, in which small rows do not show. Rows of zeros would pass where
-the expected values are small. So no row and no column may be lost that the reference computes accurately.
+the expected values are small. So no line may be lost that the reference computes accurately.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 
@@ -26,17 +27,16 @@ than FEWEST are not judged."""
 Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """A result, the oracle and the reference's own result."""
 
+View = tuple[int, int, int]
+"""A shape in which an output's second axis numbers lines of a kind."""
+
 
 @dataclass(frozen=True)
 class Lines:
     """Some lines of an output."""
 
     kind: str
-    """`row`, `column` or `slice`."""
-
-    length: int
-    """Elements of a row, or of a slice."""
-
+    view: View
     indices: torch.Tensor
     below: float
     """Only elements count whose exact magnitude is below this."""
@@ -44,14 +44,9 @@ class Lines:
     share: float
     """The relative RMS error from which those of usual length are lost."""
 
-    def number_in(self, tensor: torch.Tensor) -> int:
-        """How many lines of this kind a tensor has."""
-        return self.length if self.kind == "column" else tensor.numel() // self.length
-
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """The lines' elements, with shape (lines, elements)."""
-        rows = tensor.reshape(-1, self.length)
-        return rows[:, self.indices].T if self.kind == "column" else rows[self.indices]
+        return tensor.reshape(self.view)[:, self.indices].transpose(0, 1).flatten(1)
 
 
 def share_lost(budget: float) -> float:
@@ -59,63 +54,88 @@ def share_lost(budget: float) -> float:
     return min(max(BUDGETS * budget, LEAST_LOST), MOST_LOST)
 
 
-def lost_lines(tensors: Compared, budget: float, below: float) -> Iterator[Lines]:
-    """Yield the lost rows, columns and slices, if there are any.
+def views(shape: Sequence[int]) -> dict[View, str]:
+    """The kinds of lines of an output with this shape; none if it has one axis.
 
-    A row is a run along the last axis; rows are numbered in row-major order. If rows are too short to be judged, as in the
-    weights of a convolution, runs along more of the last axes are judged too, as slices. Lines of which a value is not
-    finite are not lost, nor are those whose values are so small that a term of theirs may not have the type's full
-    precision. Elements whose exact magnitude is not below `below` are left out. Looks at a chunk of elements at a time, and
-    at no output with longer rows.
+    A row is a run along the last axis; rows are numbered in row-major order, and so are longer runs (`run_length`). The
+    others are slices along an axis; columns are those along the last.
     """
-    result = tensors[0]
-    if result.dim() < 2 or not result.numel():
-        return
-    for length in dict.fromkeys((result.shape[-1], run_length(result.shape))):
-        if length <= CHUNKS[result.device.type]:
-            yield from _lost(tensors, budget, below, length)
+    if len(shape) < 2:
+        return {}
+    count = math.prod(shape)
+    found = {
+        (1, count // run, run): kind
+        for run, kind in ((run_length(shape), "slice"), (shape[-1], "row"))
+    }
+    found[count // shape[-1], shape[-1], 1] = "column"
+    for axis, extent in enumerate(shape[:-1]):
+        after = math.prod(shape[axis + 1 :])
+        found.setdefault((count // (extent * after), extent, after), f"axis-{axis} slice")
+    return found
 
 
 def run_length(shape: Sequence[int]) -> int:
-    """The elements of a slice: of a row, or along as many of the last axes as make a run long enough to be judged."""
+    """The elements of a row, or of a run along as many of the last axes as make it long enough to be judged."""
     length = shape[-1]
     for extent in reversed(shape[1:-1]):
         length *= extent if length < FEWEST else 1
     return length
 
 
-def _lost(tensors: Compared, budget: float, below: float, length: int) -> Iterator[Lines]:
-    """Yield the lost rows and columns, or slices if these are longer than a row: runs of `length` elements."""
-    result, flat = tensors[0], [tensor.reshape(-1, length) for tensor in tensors]
+def lost_lines(tensors: Compared, budget: float, below: float) -> Iterator[Lines]:
+    """Yield the lost lines of each kind that has some.
+
+    Lines of which a value is not finite are not lost, nor are those whose values are so small that a term of theirs may not
+    have the type's full precision. Elements whose exact magnitude is not below `below` are left out.
+    """
+    result = tensors[0]
+    if result.dim() < 2 or not result.numel():
+        return
+    rows, columns = _sums(tensors, below)
+    kind = torch.finfo(result.dtype)
+    tiny, usual = kind.tiny / kind.eps, share_lost(budget)
+    for view, name in views(result.shape).items():
+        if result.numel() < FEWEST * view[1]:
+            continue
+        sums = columns if name == "column" else rows.view(4, *view[:2], -1).sum((1, 3))
+        found, reference, size, count = sums
+        if below == math.inf:
+            count.fill_(result.numel() // view[1])
+        share = torch.where(count >= FEW, usual, FEW_LOST)
+        lost = (found > share**2 * size) & (found > FACTOR**2 * reference) & (count >= FEWEST)
+        lost &= size.isfinite() & (size > count * tiny**2)
+        if bool(lost.any()):
+            yield Lines(name, view, lost.nonzero().flatten(), below, usual)
+
+
+def _sums(tensors: Compared, below: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each row and each column: the squares of the result's errors, of the reference's and of the exact values, and how
+    many elements count. Looks at a chunk of elements at a time. Columns too short to be judged are left out.
+    """
+    flat = [tensor.reshape(-1, tensor.shape[-1]) for tensor in tensors]
+    (height, length), device = flat[0].shape, flat[0].device
+    tall, width = height >= FEWEST, min(length, CHUNKS[device.type])
     rows, columns = (
-        torch.zeros(4, length, dtype=torch.float64, device=result.device)
-        for length in flat[0].shape
+        torch.zeros(4, lines, dtype=torch.float64, device=device)
+        for lines in (height, length if tall else 0)
     )
-    step = CHUNKS[result.device.type] // length
-    for begin in range(0, len(flat[0]), step):
-        ours, exact, theirs = (tensor[begin : begin + step] for tensor in flat)
+
+    def add(number: int, values: torch.Tensor) -> None:
+        rows[number, down] += values.sum(1)
+        if tall:
+            columns[number, across] += values.sum(0)
+
+    step = CHUNKS[device.type] // width
+    for top, left in product(range(0, height, step), range(0, length, width)):
+        down, across = slice(top, top + step), slice(left, left + width)
+        ours, exact, theirs = (tensor[down, across] for tensor in flat)
         exact = exact.double()
         counted = exact.abs() < below if below < math.inf else None
         for number, other in enumerate((ours, theirs, None)):  # one at a time, to save memory
             squares = exact.square() if other is None else (exact - other).square_()
             if counted is not None:
                 squares.masked_fill_(~counted, 0.0)
-            rows[number, begin : begin + step] = squares.sum(1)
-            columns[number] += squares.sum(0)
+            add(number, squares)
         if counted is not None:
-            rows[3, begin : begin + step] = counted.sum(1)
-            columns[3] += counted.sum(0)
-    kind = torch.finfo(result.dtype)
-    tiny, usual = kind.tiny / kind.eps, share_lost(budget)
-    kinds = [("row", rows, length), ("column", columns, result.numel() // length)]
-    if length > result.shape[-1]:
-        kinds = [("slice", rows, length)]
-    for name, sums, elements in kinds:
-        found, reference, size, count = sums
-        if below == math.inf:
-            count.fill_(elements)
-        share = torch.where(count >= FEW, usual, FEW_LOST)
-        lost = (found > share**2 * size) & (found > FACTOR**2 * reference) & (count >= FEWEST)
-        lost &= size.isfinite() & (size > count * tiny**2)
-        if bool(lost.any()):
-            yield Lines(name, length, lost.nonzero().flatten(), below, usual)
+            add(3, counted)
+    return rows, columns
