@@ -82,6 +82,14 @@ def test_small_lines_that_are_left_out_do_not_agree(size: str, axis: str) -> Non
     assert "as a whole" == agreement(ours, theirs, BUDGET, "fp32-split")
 
 
+def test_slices_along_an_axis_before_short_rows_do_not_agree(size: str) -> None:
+    theirs = falling(1024, 8 * 8).view(1024, 8, 8).transpose(0, 1).contiguous()
+    ours = rounded(theirs)
+    ours[:, 300:] = 0
+
+    assert "as a whole" == agreement(ours, theirs, BUDGET, "fp32-split")
+
+
 def test_what_is_looked_at_in_a_large_output_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(timed_results.PART, "cpu", 1 << 14)
     theirs = torch.rand(4096, 64)

@@ -142,16 +142,18 @@ def agreement(
 
 def _agrees_in_part(ours: torch.Tensor, expected: ExpectedTensor) -> bool:
     """Whether rows and columns chosen at random, about `PART` elements, agree in all checks."""
-    device, length = ours.device, run_length(ours.shape)
-    rows, chunk = ours.numel() // length, PART[device.type]
-    height = min(rows, max(FEWEST_ROWS, chunk // length))
+    device, run, last = ours.device, run_length(ours.shape), ours.shape[-1]
+    depth = last if run > last else 1  # what is behind an index of a run is looked at as a whole
+    rows, length, chunk = ours.numel() // run, run // depth, PART[device.type]
+    height = min(rows, max(FEWEST_ROWS, chunk // run))
     generator = torch.Generator(device).manual_seed(secrets.randbits(63))
     down = torch.randint(rows, (height, 1), generator=generator, device=device)
     across = torch.arange(length, device=device)
-    if height * length > chunk:
-        width = chunk // height
+    if height * run > chunk:
+        width = chunk // (height * depth)
         across = torch.randint(length, (width,), generator=generator, device=device)
     mine, theirs = (
-        tensor.reshape(rows, length)[down, across] for tensor in (ours, expected.oracle)
+        tensor.reshape(rows, length, depth)[down, across].squeeze(-1)
+        for tensor in (ours, expected.oracle)
     )
     return compare(mine, replace(expected, oracle=theirs, eager=theirs)).passes

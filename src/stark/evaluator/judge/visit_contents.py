@@ -90,8 +90,7 @@ class VisitContents(Contents):
         drawn = self._prepared.trials.drawn
         self._drawn = [drawn(Trial.fresh()) for _ in range(calls + 1)]
         self._verified.clear()
-        trial = self._trial()
-        if trial is not None:
+        if (trial := self._trial()) is not None:
             number = self._random.randint(1, calls + 1)
             self._drawn.insert(number, drawn(trial))
             self._verified[number] = trial

@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.evaluator.judge.verify.conditioning import DRAWS, is_explained
 from stark.evaluator.judge.verify.mismatch import fault
 from stark.evaluator.judge.verify.oracle import compare, expect
 
@@ -43,6 +44,37 @@ def test_zeros_in_small_filters_of_a_convolution_are_wrong() -> None:
     assert fault("output 0", wrong, expected, {}).startswith(
         "output 0: 212 slices, the first being 300, are wrong by more than a tenth"
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "form"),
+    [
+        ((64, 128), 1, "complex"),
+        ((32, 48, 40), 1, "complex"),
+        ((64, 128, 8), 1, "real"),
+        ((64, 128, 8), 2, "real"),
+        ((2, 128, 12, 5), 1, "real"),
+        ((32, 140_000), 0, "real"),
+        ((32, 140_000), 1, "real"),
+        ((8, 140_000), 0, "real"),
+    ],
+)
+def test_small_lines_count_along_every_axis_and_at_any_length(
+    shape: tuple[int, ...], axis: int, form: str
+) -> None:
+    dtype = torch.complex128 if form == "complex" else torch.float64
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    oracle = drawn.movedim(axis, 0)
+    left_out = len(oracle) * 9 // 16
+    oracle[left_out:] *= 1e-6
+    eager = drawn.to(torch.complex64 if form == "complex" else torch.float32)
+    wrong = eager.clone()
+    wrong.movedim(axis, 0)[left_out:] = 0
+    expected = expect(drawn, eager)
+
+    assert not compare(wrong, expected).passes
+    assert not is_explained(wrong, expected, lambda: iter([eager] * DRAWS))
+    assert compare(eager * (1 + 1e-6), expected).passes
 
 
 def test_a_single_row_among_many_pieces_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

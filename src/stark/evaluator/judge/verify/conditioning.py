@@ -67,26 +67,21 @@ def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -
     result = as_real(result)
     wrong, lines = _wrong_elements(result, expected), expected.lost(result)
     layers = expected.lost_layers(result)
-    if len(wrong) > MOST_EXCUSED * result.numel():
+    if len(wrong) > MOST_EXCUSED * result.numel() or any(
+        len(each.indices) > MOST_EXCUSED * each.view[1] for each in lines
+    ):
         return False
-    if any(len(each.indices) > MOST_EXCUSED * each.view[1] for each in lines):
-        return False
+    kept = [each.of(expected.oracle).double().abs() < each.below for each in lines]
 
     def picked(tensor: torch.Tensor) -> list[torch.Tensor]:
-        """The wrong elements and each kind of lines."""
-        found = [tensor.reshape(-1)[wrong], *(each.of(tensor) for each in lines)]
-        return [each.double() for each in found]
+        """The wrong elements and each kind of lines; 0 for elements of a line that do not count."""
+        found = [each.of(tensor).where(here, 0.0) for each, here in zip(lines, kept, strict=True)]
+        return [each.double() for each in (tensor.reshape(-1)[wrong], *found)]
 
     exact = picked(expected.oracle)
-    kept = [torch.ones_like(exact[0], dtype=torch.bool)]
-    kept += [here.abs() < each.below for each, here in zip(lines, exact[1:], strict=True)]
 
     def off(tensor: torch.Tensor) -> list[torch.Tensor]:
-        """By how much they are off; 0 for elements of a line that do not count."""
-        return [
-            (there - here).abs().where(counts, 0.0)
-            for there, here, counts in zip(picked(tensor), exact, kept, strict=True)
-        ]
+        return [(there - here).abs() for there, here in zip(picked(tensor), exact, strict=True)]
 
     squares = [torch.zeros_like(each) for each in exact]
     shifts = [0.0] * len(layers)
@@ -110,15 +105,13 @@ def is_explained(result: torch.Tensor, expected: ExpectedTensor, moved: Moved) -
     ]
     if not all(bool(each.isfinite().all()) for each in beyond) or bool(beyond[0].any()):
         return False
-    return not any(map(_is_lost, lines, beyond[1:], exact[1:]))
+    return not any(map(_is_lost, lines, beyond[1:], exact[1:], kept))
 
 
-def _is_lost(lines: Lines, beyond: torch.Tensor, exact: torch.Tensor) -> bool:
+def _is_lost(lines: Lines, beyond: torch.Tensor, exact: torch.Tensor, kept: torch.Tensor) -> bool:
     """Whether any line is still lost by that part of its errors which the moves do not explain."""
-    kept = exact.abs() < lines.below
     share = torch.where(kept.sum(1) >= FEW, lines.share, FEW_LOST)
-    size = exact.where(kept, 0.0).square().sum(1)
-    return bool((beyond.square().sum(1) > share**2 * size).any())
+    return bool((beyond.square().sum(1) > share**2 * exact.square().sum(1)).any())
 
 
 def _wrong_elements(result: torch.Tensor, expected: ExpectedTensor) -> torch.Tensor:

@@ -53,8 +53,7 @@ def differing(result: torch.Tensor, target: torch.Tensor) -> torch.Tensor | None
     counts = _counting(target)
     if len(places) > max(FEW, MOST_DIFFERENT * int(counts.sum())):
         return None
-    wrong = torch.zeros(target.shape, dtype=torch.bool, device=target.device)
-    wrong.view(-1)[places] = True
+    wrong = result != target
     for view in views(target.shape):
         here, size = (chosen.reshape(view).sum((0, 2)) for chosen in (wrong, counts))
         if bool((here > (MOST_IN_A_LINE * size).clamp(min=FEW)).any()):
@@ -78,8 +77,7 @@ def is_right(
     `moved` yields up to `MOST_RUNS` results of the reference, each after inputs and weights have moved.
     """
     for target in (eager, oracle):
-        places = differing(result, target)
-        if places is not None:
+        if (places := differing(result, target)) is not None:
             break
     else:
         return False

@@ -24,9 +24,6 @@ FEW, FEWEST, FEW_LOST = 64, 16, 0.5
 """The error of a short line is more a matter of chance: below FEW elements it must be above FEW_LOST, and lines of fewer
 than FEWEST are not judged."""
 
-Compared = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""A result, the oracle and the reference's own result."""
-
 View = tuple[int, int, int]
 """A shape in which an output's second axis numbers lines of a kind."""
 
@@ -62,12 +59,9 @@ def views(shape: Sequence[int]) -> dict[View, str]:
     """
     if len(shape) < 2:
         return {}
-    count = math.prod(shape)
-    found = {
-        (1, count // run, run): kind
-        for run, kind in ((run_length(shape), "slice"), (shape[-1], "row"))
-    }
-    found[count // shape[-1], shape[-1], 1] = "column"
+    count, length, run = math.prod(shape), shape[-1], run_length(shape)
+    found = {(1, count // run, run): "slice", (1, count // length, length): "row"}
+    found[count // length, length, 1] = "column"
     for axis, extent in enumerate(shape[:-1]):
         after = math.prod(shape[axis + 1 :])
         found.setdefault((count // (extent * after), extent, after), f"axis-{axis} slice")
@@ -82,8 +76,8 @@ def run_length(shape: Sequence[int]) -> int:
     return length
 
 
-def lost_lines(tensors: Compared, budget: float, below: float) -> Iterator[Lines]:
-    """Yield the lost lines of each kind that has some.
+def lost_lines(tensors: Sequence[torch.Tensor], budget: float, below: float) -> Iterator[Lines]:
+    """Yield the lost lines of each kind that has some. Given are a result, the oracle and the reference's own result.
 
     Lines of which a value is not finite are not lost, nor are those whose values are so small that a term of theirs may not
     have the type's full precision. Elements whose exact magnitude is not below `below` are left out.
@@ -108,24 +102,22 @@ def lost_lines(tensors: Compared, budget: float, below: float) -> Iterator[Lines
             yield Lines(name, view, lost.nonzero().flatten(), below, usual)
 
 
-def _sums(tensors: Compared, below: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _sums(tensors: Sequence[torch.Tensor], below: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Of each row and each column: the squares of the result's errors, of the reference's and of the exact values, and how
     many elements count. Looks at a chunk of elements at a time. Columns too short to be judged are left out.
     """
     flat = [tensor.reshape(-1, tensor.shape[-1]) for tensor in tensors]
-    (height, length), device = flat[0].shape, flat[0].device
-    tall, width = height >= FEWEST, min(length, CHUNKS[device.type])
-    rows, columns = (
-        torch.zeros(4, lines, dtype=torch.float64, device=device)
-        for lines in (height, length if tall else 0)
-    )
+    (height, length), chunk = flat[0].shape, CHUNKS[flat[0].device.type]
+    tall, width = height >= FEWEST, min(length, chunk)
+    rows = flat[0].new_zeros(4, height, dtype=torch.float64)
+    columns = rows.new_zeros(4, length if tall else 0)
 
     def add(number: int, values: torch.Tensor) -> None:
         rows[number, down] += values.sum(1)
         if tall:
             columns[number, across] += values.sum(0)
 
-    step = CHUNKS[device.type] // width
+    step = chunk // width
     for top, left in product(range(0, height, step), range(0, length, width)):
         down, across = slice(top, top + step), slice(left, left + width)
         ours, exact, theirs = (tensor[down, across] for tensor in flat)

@@ -55,15 +55,13 @@ def location(survey: Survey, some: torch.Tensor) -> str:
     words, part = _box(survey) or (None, 0.0)
     if words is not None and part == 1:
         return f"{words} ({share})"
-    along = _run(some, survey.wrong, survey.count, "element")
-    if along is not None:
+    if along := _run(some, survey.wrong, survey.count, "element"):
         return f"{along} in row-major order ({share})"
     if words is not None and part > NEARLY_ALL:
         return f"nearly all of {words} ({share})"
     if survey.wrong > NEARLY_ALL * survey.count and words is None:
         return f"nearly every element ({share})"
-    edge = _edges(survey, some)
-    if edge is not None:
+    if edge := _edges(survey, some):
         return f"{edge} ({share})"
     for sign, (wrong, total) in survey.signs.items():
         if wrong == survey.wrong >= FEW and 0.9 * total <= wrong and total <= survey.count - FEW:

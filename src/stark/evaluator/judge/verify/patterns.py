@@ -44,21 +44,12 @@ NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 The order matters: nearly every bfloat16 number of usual magnitude is also a float16 number.
 """
 
-ROUNDING = (
-    (
-        7e-5,
-        "the error is spread out and small, which is typical of fast approximations or another summation order",
-    ),
-    (
-        8e-4,
-        "the error is spread out, and its size is typical of rounding to TF32 or float16, or of rounding operands of "
-        "long sums to bfloat16, or of weights kept in a narrow type",
-    ),
-    (
-        6e-3,
-        "the error is spread out, and its size is typical of rounding to bfloat16, or of weights kept in a narrow type",
-    ),
-)
+ROUNDING = {
+    7e-5: "the error is spread out and small, which is typical of fast approximations or another summation order",
+    8e-4: "the error is spread out, and its size is typical of rounding to TF32 or float16, or of rounding operands of "
+    "long sums to bfloat16, or of weights kept in a narrow type",
+    6e-3: "the error is spread out, and its size is typical of rounding to bfloat16, or of weights kept in a narrow type",
+}
 """What usually causes a relative RMS error below each bound."""
 
 SUMS = "the error is spread out, and its size is typical of sums that are kept in {}"
@@ -196,7 +187,7 @@ def precision(sample: Sample) -> str | None:
         return None  # rounding errors have both signs
     if float((error.abs() < 0.01 * size).double().mean()) > 0.5:
         return None  # most elements are exact
-    known = [*ROUNDING]
+    known = [*ROUNDING.items()]
     known += [(0.05, SUMS.format(name)) for name in NARROW if NARROW[name] == sample.result.dtype]
     return next((words for bound, words in known if size / sample.rule.scale < bound), None)
 
