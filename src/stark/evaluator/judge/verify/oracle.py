@@ -9,7 +9,7 @@ from x's type (`core/precision.py`). Then x passes if
   and looser classes get more (`REGIME_OWN`);
 - no element of x has an error above min(k * the largest error of an element of `eager`, 20 * the limit), or
   20 * the budget if that is larger;
-- no row and no column of x is lost (`lines.py`);
+- no row, no column and no other slice of x is lost (`lines.py`);
 - where magnitudes have a gap, the values below it pass by their own size (`layers.py`);
 - x has at most as many non-finite mismatches as `eager`. A non-finite mismatch is an element that differs
   from the oracle's element, where at least one of the two is not finite.
