@@ -9,9 +9,8 @@ from pathlib import Path
 
 from stark.core.base import digest
 from stark.core.toolchain import Toolchain
+from stark.evaluator.judge.problem import processor
 from stark.languages import LANGUAGES
-
-CPUINFO = Path("/proc/cpuinfo")
 
 
 def toolchain_of(root: Path) -> Toolchain:
@@ -30,10 +29,5 @@ def toolchain_of(root: Path) -> Toolchain:
 
 def _cpu() -> str:
     """The CPU's name and a digest of everything that compilers derive instructions and tuning from."""
-    described: dict[str, str] = {}
-    for line in CPUINFO.read_text().splitlines():
-        name, _, value = line.partition(":")
-        described.setdefault(name.strip(), value.strip())
     kind = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU implementer", "CPU part")
-    name = described.get("model name", platform.machine())
-    return f"{name} ({digest(*(described.get(each, '') for each in kind))})"
+    return f"{processor.name()} ({digest(*map(processor.told, kind))})"

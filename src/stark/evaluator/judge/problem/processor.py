@@ -34,18 +34,18 @@ CACHES = Path("/sys/devices/system/cpu")
 
 def name() -> str:
     """The CPU's name."""
-    return _told("model name") or platform.processor() or platform.machine()
+    return told("model name") or platform.processor() or platform.machine()
 
 
 def features() -> tuple[str, ...]:
     """The usual names of those `FEATURES` that this machine's CPU has, in the order of `FEATURES`."""
-    flags = _told("flags|Features").split()
+    flags = told("flags|Features").split()
     return tuple(name for flag, name in FEATURES.items() if flag in flags)
 
 
 def is_virtual() -> bool:
     """Whether this is a virtual machine, whose host may serve others with the same memory and caches."""
-    return "hypervisor" in _told("flags|Features").split()
+    return "hypervisor" in told("flags|Features").split()
 
 
 def caches_kb() -> dict[tuple[int, str, str], float]:
@@ -78,6 +78,7 @@ def blas() -> str | None:
     return " and ".join(libraries) or None
 
 
-def _told(field: str) -> str:
+def told(field: str) -> str:
+    """The first value of a field in /proc/cpuinfo, whose name matches; empty if there is none."""
     found = re.search(rf"^(?:{field})\s*:(.*)$", CPUINFO.read_text(), re.MULTILINE)
     return found[1].strip() if found else ""
