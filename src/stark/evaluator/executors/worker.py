@@ -106,7 +106,7 @@ class _Worker:
         """Begin with requests that nobody has. One that a worker died with waits until nothing else is judged."""
         if self._alone in self.working:
             return
-        orphans = self._orphans()
+        orphans = [each for each in self._unanswered(claimed=True) if not is_live(each.claim)]
         if orphans and self.working:
             return
         self._alone = next((files for files in orphans if take(files.claim)), None)
@@ -174,27 +174,20 @@ class _Worker:
         """Claim requests, as many as `PROMPTLY` and `IN_FLIGHT` say."""
         count = PROMPTLY * judges - len(self.working)
         if count <= 0:
-            oldest = next(self._waiting(), None) if len(self.working) < IN_FLIGHT * judges else None
+            full = len(self.working) >= IN_FLIGHT * judges
+            oldest = None if full else next(self._unanswered(claimed=False), None)
             before = time.time() - UNWANTED_POLLS * POLL_S[1]
             if oldest is None or written_at(oldest.asked) > before:
                 return []
-        taken = (files for files in self._waiting() if take(files.claim))
+        taken = (files for files in self._unanswered(claimed=False) if take(files.claim))
         return list(islice(taken, max(count, 1)))
 
-    def _waiting(self) -> Iterator[Files]:
-        """The requests that have neither a result nor a claim, oldest first."""
-        return (files for files in self._unanswered() if not files.claim.exists())
-
-    def _orphans(self) -> list[Files]:
-        """The requests that a worker had when it died, oldest first."""
-        claimed = (files for files in self._unanswered() if files.claim.exists())
-        return [files for files in claimed if not is_live(files.claim)]
-
-    def _unanswered(self) -> Iterator[Files]:
-        """The requests that have no result, oldest first, but those for other kinds of machines."""
+    def _unanswered(self, claimed: bool) -> Iterator[Files]:
+        """The requests that have no result, with a claim or without one, oldest first, but those for other machines."""
         for path in sorted((self._folder / "requests").glob("*.json"), key=written_at):
             files = Files.of(self._folder, path.stem)
-            if files not in self._left and not files.result.exists():
+            done = files in self._left or files.result.exists()
+            if not done and files.claim.exists() is claimed:
                 yield files
 
 
