@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn
 
 from stark.evaluator.candidate.sandbox import kernel
 
@@ -45,19 +44,16 @@ def enter(processes: bool) -> None:
 
 
 def fork_under_reaper() -> None:
-    """Fork; only the child returns. The parent reaps all orphans below it and ends when the child ends.
+    """Fork; only the child returns. The parent closes all files, reaps all orphans below it and ends when the child ends.
 
-    If the parent is the first process of a process namespace, the namespace ends too.
+    Its code is the child's, or `SIGNALLED` plus the signal that ended it. If the parent is the first process of a process
+    namespace, the namespace ends too.
     """
     kernel.adopt_orphans()
     runner = os.fork()
-    if runner:
-        _reap_until_exit(runner)
-    kernel.die_with_parent()
-
-
-def _reap_until_exit(runner: int) -> NoReturn:
-    """Close all files, reap children, and exit with the runner's code, or `SIGNALLED` plus the signal that ended it."""
+    if not runner:
+        kernel.die_with_parent()
+        return
     os.closerange(0, 1 << 16)
     while True:
         ended, status = os.wait()
