@@ -9,6 +9,7 @@ import pytest
 
 from stark.evaluator.candidate.sandbox.seccomp import (
     _ARCHITECTURES,
+    _AUDIT,
     _REFUSED,
     _REFUSED_AFTER_OPENING,
     NEW_NAMESPACES,
@@ -31,7 +32,7 @@ def answer(
     """What the filter returns for a call, by a tiny machine of the packet filter's kind."""
     entry = _ARCHITECTURES[machine]
     program = assemble_further(entry) if further else assemble(entry, sees_others, True, OWN)
-    words = {0: number, 4: audit or entry.audit}
+    words = {0: number, 4: audit or _AUDIT[entry]}
     words |= {16 + 8 * index: value & 0xFFFFFFFF for index, value in enumerate(arguments)}
     held, at = 0, 0
     while True:
@@ -56,7 +57,7 @@ def refused(found: int, error: int = errno.EPERM) -> bool:
 
 @pytest.mark.parametrize("machine", _ARCHITECTURES)
 def test_what_is_listed_is_refused_and_the_rest_is_not(machine: str) -> None:
-    column = _ARCHITECTURES[machine].column
+    column = _ARCHITECTURES[machine]
     listed = {numbers[column] for numbers in _REFUSED.values()} - {None}
 
     assert all(refused(answer(machine, number)) for number in listed if number is not None)
@@ -66,7 +67,7 @@ def test_what_is_listed_is_refused_and_the_rest_is_not(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", _ARCHITECTURES)
 def test_what_opening_a_device_needs_is_refused_only_afterwards(machine: str) -> None:
-    column = _ARCHITECTURES[machine].column
+    column = _ARCHITECTURES[machine]
     needed = [numbers[column] for numbers in _REFUSED_AFTER_OPENING.values()]
 
     assert [ALLOWED] * len(needed) == [answer(machine, number) for number in needed]
@@ -76,7 +77,7 @@ def test_what_opening_a_device_needs_is_refused_only_afterwards(machine: str) ->
 
 @pytest.mark.parametrize("machine", _ARCHITECTURES)
 def test_a_fork_is_allowed_and_a_namespace_is_not(machine: str) -> None:
-    clone = (56, 220)[_ARCHITECTURES[machine].column]
+    clone = (56, 220)[_ARCHITECTURES[machine]]
 
     assert ALLOWED == answer(machine, clone, 17)
     assert ALLOWED == answer(machine, clone, 0x3D0F00)  # a thread
@@ -88,7 +89,7 @@ def test_a_fork_is_allowed_and_a_namespace_is_not(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", _ARCHITECTURES)
 def test_no_process_is_a_sibling_or_shares_memory_unless_its_parent_waits(machine: str) -> None:
-    clone = (56, 220)[_ARCHITECTURES[machine].column]
+    clone = (56, 220)[_ARCHITECTURES[machine]]
     memory, waits, sibling = 0x100, 0x4000, 0x8000
 
     assert ALLOWED == answer(machine, clone, memory | waits | 17)  # posix_spawn
@@ -99,7 +100,7 @@ def test_no_process_is_a_sibling_or_shares_memory_unless_its_parent_waits(machin
 @pytest.mark.parametrize("machine", _ARCHITECTURES)
 @pytest.mark.parametrize("stranger", [1, OWN + 1, -1, -OWN])
 def test_signals_reach_only_the_process_itself(machine: str, stranger: int) -> None:
-    kill, affinity = ((62, 203), (129, 122))[_ARCHITECTURES[machine].column]
+    kill, affinity = ((62, 203), (129, 122))[_ARCHITECTURES[machine]]
 
     assert refused(answer(machine, kill, stranger, 9))
     assert [ALLOWED] * 2 == [answer(machine, kill, pid, 9) for pid in (0, OWN)]
@@ -115,7 +116,7 @@ def test_another_set_of_numbers_is_refused() -> None:
 
 @pytest.mark.parametrize("machine", _ARCHITECTURES)
 def test_only_sockets_that_are_paired_for_life_can_be_made(machine: str) -> None:
-    socketpair = (53, 199)[_ARCHITECTURES[machine].column]
+    socketpair = (53, 199)[_ARCHITECTURES[machine]]
     closing = socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
 
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):

@@ -16,7 +16,6 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from stark.evaluator.candidate.sandbox import kernel
 
@@ -36,15 +35,8 @@ call has such a number."""
 NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW… flags of clone(2)."""
 
-
-class Architecture(NamedTuple):
-    """A machine type: audit number, and column in the tables below."""
-
-    audit: int
-    column: int
-
-
-_ARCHITECTURES = {"x86_64": Architecture(0xC000003E, 0), "aarch64": Architecture(0xC00000B7, 1)}
+_ARCHITECTURES, _AUDIT = {"x86_64": 0, "aarch64": 1}, (0xC000003E, 0xC00000B7)
+"""Machine types with their columns in the tables below, and Linux's numbers of these types."""
 
 # Numbers on x86-64 and on aarch64; None where there is no such call.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -193,7 +185,7 @@ def restrict(sees_others: bool, refuse_truncate: bool) -> None:
     sandbox. `refuse_truncate` is for Landlock versions that do not restrict truncate(2). Raises OSError, and
     RuntimeError on an unknown architecture.
     """
-    _install(lambda machine: assemble(machine, sees_others, refuse_truncate, os.getpid()))
+    _install(lambda column: assemble(column, sees_others, refuse_truncate, os.getpid()))
 
 
 def restrict_further() -> None:
@@ -201,38 +193,36 @@ def restrict_further() -> None:
     _install(assemble_further)
 
 
-def _install(assembled: Callable[[Architecture], list[Instruction]]) -> None:
-    machine = _ARCHITECTURES.get(os.uname().machine)
-    if machine is None:
+def _install(assembled: Callable[[int], list[Instruction]]) -> None:
+    column = _ARCHITECTURES.get(os.uname().machine)
+    if column is None:
         raise RuntimeError(f"there is no seccomp filter for {os.uname().machine}")
-    program = assembled(machine)
+    program = assembled(column)
     packed = b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
     held = ctypes.create_string_buffer(packed, len(packed))
     header = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(held))
     given = _SET_FILTER, _ALL_THREADS, header
-    failed_thread = kernel.syscall("seccomp", _SECCOMP[machine.column], *given)
+    failed_thread = kernel.syscall("seccomp", _SECCOMP[column], *given)
     if failed_thread:
         raise RuntimeError(f"the seccomp filter cannot be applied to thread {failed_thread}")
 
 
-def assemble(
-    machine: Architecture, sees_others: bool, refuse_truncate: bool, own: int
-) -> list[Instruction]:
+def assemble(column: int, sees_others: bool, refuse_truncate: bool, own: int) -> list[Instruction]:
     """The first filter's instructions. `own` is the id of the process that the filter is for."""
-    towards_others = _towards_others(machine, own) if sees_others else ()
-    return _filter(machine, *_always(machine, refuse_truncate), *towards_others)
+    towards_others = _towards_others(column, own) if sees_others else ()
+    return _filter(column, *_always(column, refuse_truncate), *towards_others)
 
 
-def assemble_further(machine: Architecture) -> list[Instruction]:
+def assemble_further(column: int) -> list[Instruction]:
     """The second filter's instructions."""
-    numbers = (each[machine.column] for each in _REFUSED_AFTER_OPENING.values())
-    return _filter(machine, *(rule for number in numbers for rule in _never(number)))
+    numbers = (each[column] for each in _REFUSED_AFTER_OPENING.values())
+    return _filter(column, *(rule for number in numbers for rule in _never(number)))
 
 
-def _filter(machine: Architecture, *rules: Instruction) -> list[Instruction]:
+def _filter(column: int, *rules: Instruction) -> list[Instruction]:
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, machine.audit),
+        (_EQUAL, 1, 0, _AUDIT[column]),
         _refuse(),
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
@@ -242,28 +232,27 @@ def _filter(machine: Architecture, *rules: Instruction) -> list[Instruction]:
     ]
 
 
-def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instruction]:
+def _always(column: int, refuse_truncate: bool) -> Iterator[Instruction]:
     for numbers in _REFUSED.values():
-        yield from _never(numbers[machine.column])
+        yield from _never(numbers[column])
     # Filters cannot read clone3's flags, which are in memory. C libraries fall back to clone.
-    yield from _never(_CLONE3[machine.column], errno.ENOSYS)
+    yield from _never(_CLONE3[column], errno.ENOSYS)
     refused = [(_ANY_BIT, 0, 1, NEW_NAMESPACES | _CLONE_PARENT), _refuse()]
     hidden = [
         (_ANY_BIT, 0, 2, _CLONE_VM),
         (_ANY_BIT, 1, 0, _CLONE_VFORK | _CLONE_THREAD),
         _refuse(),
     ]
-    yield from _on(_CLONE[machine.column], 0, [*refused, *hidden])
-    yield from _except(_IOCTL[machine.column], 1, _TERMINAL_INPUT)
-    yield from _except(_FCNTL[machine.column], 1, _SIGNALS_AND_LEASES)
-    yield from _only(_SOCKETPAIR[machine.column], 0, (socket.AF_UNIX,))
-    yield from _only(_SOCKETPAIR[machine.column], 1, _CONNECTED_TYPES)
+    yield from _on(_CLONE[column], 0, [*refused, *hidden])
+    yield from _except(_IOCTL[column], 1, _TERMINAL_INPUT)
+    yield from _except(_FCNTL[column], 1, _SIGNALS_AND_LEASES)
+    yield from _only(_SOCKETPAIR[column], 0, (socket.AF_UNIX,))
+    yield from _only(_SOCKETPAIR[column], 1, _CONNECTED_TYPES)
     if refuse_truncate:
-        yield from _never(_TRUNCATE[machine.column])
+        yield from _never(_TRUNCATE[column])
 
 
-def _towards_others(machine: Architecture, own: int) -> Iterator[Instruction]:
-    column = machine.column
+def _towards_others(column: int, own: int) -> Iterator[Instruction]:
     for numbers in _ON_ITSELF_ONLY.values():
         yield from _only(numbers[column], 0, (0, own))
     for numbers in _ON_ANY_PROCESS.values():
