@@ -9,7 +9,6 @@ from functools import cached_property, partial
 
 import torch
 
-from stark.core.declared import Tolerance
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect, Matched
 from stark.core.precision import CLASSES
@@ -81,8 +80,11 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
         if prepared.trials.replaced is not None and attempt.effort != "race":
             found += _verify_replaced(prepared.trials.replaced, child, prepared)
     results = len(prepared.signature.outputs) + len(prepared.program.changes)
-    nominal = [comparison.budget for trial, comparison in found if trial.regime is None]
-    budgets = tuple(max(nominal[index::results]) for index in range(results))
+    nominal = [comparison for trial, comparison in found if trial.regime is None]
+    budgets = tuple(max(each.budget for each in nominal[i::results]) for i in range(results))
+    # How the problem's own inputs stand by another benchmark's tolerance, if the problem states one.
+    tolerance = prepared.problem.declared.tolerance
+    shares = [each.matched for each in nominal if each.matched is not None]
     comparisons = [comparison for _, comparison in found]
     worst = max(comparisons, key=lambda each: each.errors.relative_rms / (each.budget or 1.0))
     accuracy = Accuracy(
@@ -94,19 +96,9 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
         meets=max((each.meets or CLASSES[-1] for each in comparisons), key=CLASSES.index),
         allclose=all(comparison.allclose for comparison in comparisons),
         oracle="float64" if prepared.trials.expectations.oracle_is_float64 else "float32",
-        stated=_stated(prepared.problem.declared.tolerance, found),
+        stated=tolerance and Matched(tolerance=tolerance, share=min(shares)),
     )
     return Verified(accuracy, budgets)
-
-
-def _stated(
-    tolerance: Tolerance | None, found: Sequence[tuple[Trial, Comparison]]
-) -> Matched | None:
-    """How results for the problem's own inputs stand by another benchmark's tolerance, if the problem states one."""
-    if tolerance is None:
-        return None
-    shares = (each.matched for trial, each in found if trial.regime is None)
-    return Matched(tolerance=tolerance, share=min(each for each in shares if each is not None))
 
 
 def warm_up(child: Child, prepared: PreparedReference, calls: int = 1) -> None:
