@@ -18,7 +18,6 @@ from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
 from stark.evaluator.candidate.trace import COMPILED, MARK
-from stark.evaluator.judge.building.resources import spilled_bytes
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.processes.output import printable
@@ -38,6 +37,11 @@ _LIBRARY = re.compile(
     r"implicit_convolve|explicit_convolve|conv2d_|nchwToNhwc|nhwcToNchw|internal::|magma|cusparse|cufft|vector_fft|regular_fft)"
 )
 """Matches the names of kernels from PyTorch and from NVIDIA's libraries."""
+
+_ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(\w{1,2000})' for")
+_SPILLS = re.compile(r"bytes stack frame, (\d{1,9}) bytes spill stores")
+_USED = re.compile(r"ptxas info\s*: Used (\d{1,4}) registers")
+"""What ptxas prints with `--resource-usage`. The candidate's own code can print the same, so the figures only inform."""
 
 Count = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
@@ -141,6 +145,26 @@ def _step(entry: _ReportedEntry, calls: int, total_us: float, built: str) -> Ste
         operator=operator or None,
         launch=launch,
     )
+
+
+def spilled_bytes(output: str, shown_name: str, registers: int) -> int | None:
+    """Bytes that each thread of a kernel stores to memory for lack of registers, according to a build's output.
+
+    `shown_name` is the kernel's name in a profiler. `registers` is its number of registers; it is
+    ignored if no kernel with this name has that many. If several kernels match, returns the maximum;
+    if none matches, returns None.
+    """
+    plain = re.split(r"[<(]", shown_name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
+    name = plain.removeprefix("void ").strip().rpartition("::")[2]
+    mangled = f"{len(name)}{name}"  # a mangled name contains each name after its length
+    _, *parts = _ENTRY.split(output)
+    alike: list[tuple[int, int]] = []
+    for symbol, figures in zip(parts[::2], parts[1::2], strict=True):
+        spills, used = _SPILLS.search(figures), _USED.search(figures)
+        if spills and used and (symbol == name or mangled in symbol):
+            alike.append((int(used[1]), int(spills[1])))
+    exact = [spilled for used, spilled in alike if used == registers]
+    return max(exact or [spilled for _, spilled in alike], default=None)
 
 
 def is_of_library(kernel: str) -> bool:

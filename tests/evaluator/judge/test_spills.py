@@ -11,9 +11,9 @@ import pytest
 from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
-from stark.evaluator.judge.building.resources import spilled_bytes
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.profiling import spilled_bytes
 from stark.languages import language
 from support.examples import guide_example
 from support.nodes import DEVICE, TOOLCHAIN
