@@ -120,10 +120,6 @@ class DeviceCalls:
         load_kernels(prepared.device)
         stream_beside(prepared.device.index or 0)
 
-    def drawn(self, trial: Trial) -> Drawn:
-        """A trial's inputs."""
-        return retried(partial(self._prepared.trials.drawn, trial))
-
     def empty(self, program: Visited, count: int) -> list[float]:
         """Milliseconds of calls that only write to memory, without the time of the writing. Raises NotQueued."""
         calls = self._planned(program, [Trial.fresh()] * count)
@@ -230,9 +226,18 @@ class DeviceCalls:
     def _work(self, shared: SharedSet, call: Call, result: Results) -> Work:
         """What the judge's stream does around a call."""
         slot_bytes = shared.input_bytes[call.slot]
-        write = partial(self._write, call.staged, slot_bytes)
-        look = partial(copy_by_kernel, slot_bytes, call.seen)
-        return Work(write, partial(self._read, result), look)
+
+        def write() -> None:
+            copy_by_kernel(call.staged, slot_bytes)
+            self._flush.fill_(1)
+
+        def read() -> None:
+            """From cold memory: results that a program leaves in the cache would be read sooner."""
+            self._flush.fill_(2)
+            for source, target in zip(result.lying, result.read, strict=True):
+                copy_by_kernel(source, target)
+
+        return Work(write, read, partial(copy_by_kernel, slot_bytes, call.seen))
 
     def _load(self) -> None:
         """Keep the device busy, so that every group of calls finds it alike."""
@@ -240,13 +245,3 @@ class DeviceCalls:
         fills = math.ceil(LOAD_MS * bytes_ms / self._flush.nbytes)
         for _ in range(min(fills, LOAD_LAUNCHES)):
             self._flush.fill_(0)
-
-    def _write(self, staged: torch.Tensor, slot: torch.Tensor) -> None:
-        copy_by_kernel(staged, slot)
-        self._flush.fill_(1)
-
-    def _read(self, result: Results) -> None:
-        """Read the results from cold memory: results that a program leaves in the cache would be read sooner."""
-        self._flush.fill_(2)
-        for source, target in zip(result.lying, result.read, strict=True):
-            copy_by_kernel(source, target)

@@ -59,7 +59,7 @@ class Places:
             stride = order if alike is True else output.stride()
             form = Slot(0, output.dtype, tuple(output.shape), tuple(stride))
             place = str(handle), int(offset), form.size
-            lying.append(self._bytes(*place) if form.size else _nothing(output))
+            lying.append(self._bytes(*place) if form.size else _bytes_of(output))
             forms.append(form)
         return self._with_changes(slot, lying, forms)
 
@@ -127,11 +127,8 @@ def load_kernels(device: torch.device) -> None:
     torch.cuda.synchronize(device)
 
 
-def _nothing(like: torch.Tensor) -> torch.Tensor:
-    return like.new_empty(0, dtype=torch.uint8)
-
-
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """The memory from a tensor's first to its last element."""
-    size = Slot.of(tensor).size
-    return bytes_at(tensor.data_ptr(), size, tensor.device) if size else _nothing(tensor)
+    if not tensor.numel():
+        return tensor.new_empty(0, dtype=torch.uint8)
+    return bytes_at(tensor.data_ptr(), Slot.of(tensor).size, tensor.device)

@@ -26,6 +26,7 @@ import torch
 from stark.core.evaluation import Effort
 from stark.core.measurement import Measurement
 from stark.evaluator.judge.device_calls import Compare, DeviceCalls, NotQueued, Visited
+from stark.evaluator.judge.device_results import retried
 from stark.evaluator.judge.trial import Trial
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class DeviceVisits:
 
         Whenever such a program waits, its gate gives the device to the judge and back, which would count as its time.
         """
-        drawn = self._made.drawn(Trial.fresh())
+        drawn = retried(lambda: self._prepared.trials.drawn(Trial.fresh()))
         reference.shared.fill_inputs(drawn, 0)
         torch.cuda.synchronize()
         answer = reference.child.ask({"do": "time freely"}, reference.limit_s)
