@@ -7,13 +7,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge.problem import streams
-from stark.evaluator.judge.problem.streams import Round, streamed_gb_s
+from stark.evaluator.judge.problem.streams import streamed_gb_s
 
 
 def test_a_round_lasts_until_its_last_thread_ends() -> None:
-    late = Round(begin_s=1.5, end_s=3.0, moved_bytes=2_000_000_000)
+    late = (1.5, 3.0, 2_000_000_000)  # begins, ends, bytes
 
-    assert 2.0 == streams._gb_s((Round(1.0, 2.0, 2_000_000_000), late))
+    assert 2.0 == streams._gb_s(((1.0, 2.0, 2_000_000_000), late))
 
 
 def test_the_fastest_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,8 @@ def measure_device(device: torch.device, long: bool = True) -> Device:
         peaks["int8"] = _matrix_rate(device, torch.int8, SHORT_S)
     if device.type == "cuda":
         found = torch.cuda.get_device_properties(device)
+        small = torch.zeros(1, device=device)
+        launches_s = _best_s(lambda: [small.zero_() for _ in range(LAUNCHES)], device)
         peaks["tf32"] = _matrix_rate(device, torch.float32, seconds, tf32=True)
         return Device(
             kind="cuda",
@@ -77,7 +79,7 @@ def measure_device(device: torch.device, long: bool = True) -> Device:
             shared_memory_kb=getattr(found, "shared_memory_per_block_optin", 0) / 1024 or None,
             bandwidth_gb_s=bandwidth_now(device),
             peak_tflop_s=peaks,
-            launch_us=_launch_us(device),
+            launch_us=launches_s / LAUNCHES * 1e6,
         )
     return Device(
         kind="cpu",
@@ -175,11 +177,6 @@ def _product_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
 def _product(left: torch.Tensor) -> torch.Tensor:
     """A square matrix by itself; in int8 by its transpose, in the order of memory that cuBLAS wants."""
     return torch._int_mm(left, left.t()) if left.dtype == torch.int8 else left @ left
-
-
-def _launch_us(device: torch.device) -> float:
-    small = torch.zeros(1, device=device)
-    return _best_s(lambda: [small.zero_() for _ in range(LAUNCHES)], device) / LAUNCHES * 1e6
 
 
 def _best_s(work: Callable[[], object], device: torch.device) -> float:

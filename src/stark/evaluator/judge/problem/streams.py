@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import cycle, pairwise
 from threading import Barrier
-from typing import NamedTuple
 
 import torch
 
@@ -35,13 +34,8 @@ MOVES: tuple[Move, ...] = (
     lambda source, target: torch.clamp(source, min=0, out=target),
 )
 
-
-class Round(NamedTuple):
-    """What one thread did in one round, by the clock that all threads share."""
-
-    begin_s: float
-    end_s: float
-    moved_bytes: int
+Round = tuple[float, float, int]
+"""When one thread began and ended one round, in seconds of the clock that all threads share, and the bytes it moved."""
 
 
 def streamed_gb_s(moved_bytes: int, seconds: float, piece_bytes: int | None = None) -> float:
@@ -93,9 +87,9 @@ def _round(pieces: Iterator[Pair], move: Move, begin_s: float) -> Round:
     while (now_s := time.perf_counter()) < started_s + ROUND_S:
         move(*next(pieces))
         count += 1
-    return Round(started_s, now_s, 2 * source.nbytes * count)
+    return started_s, now_s, 2 * source.nbytes * count
 
 
 def _gb_s(threads: tuple[Round, ...]) -> float:
-    took_s = max(one.end_s for one in threads) - min(one.begin_s for one in threads)
-    return sum(one.moved_bytes for one in threads) / took_s / 1e9
+    begins_s, ends_s, moved_bytes = zip(*threads, strict=True)
+    return float(sum(moved_bytes) / (max(ends_s) - min(begins_s)) / 1e9)
