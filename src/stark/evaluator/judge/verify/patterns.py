@@ -202,9 +202,7 @@ def function_of(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | Non
         if len(values.unique()) < LONG or float(error.abs().amax()) == 0:
             continue
         ordered = error[values.argsort()]
-        one, two = ordered[:-1] - ordered.mean(), ordered[1:] - ordered.mean()
-        size = float((one.square().sum() * two.square().sum()).sqrt())
-        if size and float((one * two).sum()) / size > SMOOTH:
+        if float(torch.stack([ordered[:-1], ordered[1:]]).corrcoef()[0, 1]) > SMOOTH:
             return (
                 f"the error is a function of {name}: an approximation that is not accurate enough, or another function of "
                 "each element"
