@@ -17,7 +17,7 @@ from stark.evaluator.judge.problem.weights import nudging
 from stark.evaluator.judge.verify.conditioning import DRAWS, nudged, without_ties
 from stark.evaluator.judge.verify.errors import as_real
 from stark.evaluator.judge.verify.exact import differing
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, dtype_of, expect
 
 GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
 """In a regime that makes results small, an error passes that is absolutely at most this share of what passes on the
@@ -175,8 +175,7 @@ class Expectations:
                     return torch.view_as_complex(nudge(as_real(tensor), generator))
                 if not tensor.is_floating_point():
                     return tensor
-                dtype = str(tensor.dtype).removeprefix("torch.")
-                return nudged(tensor, times * rounding_of(precision, dtype), generator)
+                return nudged(tensor, times * rounding_of(precision, dtype_of(tensor)), generator)
 
             inputs = drawn if ties else _without_ties(drawn, seed)
             near = Drawn(

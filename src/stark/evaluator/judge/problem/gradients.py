@@ -126,9 +126,8 @@ class Differentiation:
         forms = [(tuple(f.shape), str(f.dtype).removeprefix("torch.")) for f in self.forms]
         return {"gradients": asdict(self.wanted), "cotangents": forms}
 
-    def fault(self, reported: object) -> str:
+    def fault(self, reported: dict[str, object]) -> str:
         """Describe what a candidate's process reports as a `GradientFault`. Its contents are not trusted."""
-        reported = reported if isinstance(reported, dict) else {}
         outputs = range(self.wanted.outputs), "output {}".format
         gradients = range(len(self.wanted.present)), self.gradient_name
         lines = {}

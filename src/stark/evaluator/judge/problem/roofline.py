@@ -226,9 +226,7 @@ def _allows_tf32(convolving: bool) -> bool:
 
     torch 2.9 added a newer flag. After a problem sets the newer flag, reading the older flag raises an error.
     """
-    newer = (
-        getattr(torch.backends.cudnn, "conv", None) if convolving else torch.backends.cuda.matmul
-    )
     older = torch.backends.cudnn if convolving else torch.backends.cuda.matmul
+    newer = getattr(older, "conv", None) if convolving else older
     precision = getattr(newer, "fp32_precision", None)
     return bool(older.allow_tf32) if precision is None else precision == "tf32"
