@@ -22,19 +22,6 @@ from triton.backends.nvidia import driver
 from triton.runtime import build
 
 
-def hash_compiler() -> None:
-    """Make Triton cache the hash of its own code and the versions of its tools."""
-    for module, function in (
-        ("triton.runtime.cache", "triton_key"),
-        ("triton.compiler.compiler", "triton_key"),
-        ("triton.runtime.build", "platform_key"),
-        ("triton.backends.nvidia.driver", "library_dirs"),
-        ("triton.backends.nvidia.compiler", "get_ptxas"),
-    ):
-        with suppress(Exception):  # the installed Triton has no such function, or no driver
-            getattr(importlib.import_module(module), function)()
-
-
 def build_driver_ahead() -> None:
     """Compile the driver's C module now, and make Triton reuse it instead of compiling it again."""
     source = (Path(driver.__file__).parent / "driver.c").read_text()
@@ -75,6 +62,14 @@ def compile_module(name: str, src: str, srcdir: str, *how: Any) -> str:
     return path
 
 
-hash_compiler()
+for module, function in (  # which cache the hash of Triton's own code and the versions of its tools
+    ("triton.runtime.cache", "triton_key"),
+    ("triton.compiler.compiler", "triton_key"),
+    ("triton.runtime.build", "platform_key"),
+    ("triton.backends.nvidia.driver", "library_dirs"),
+    ("triton.backends.nvidia.compiler", "get_ptxas"),
+):
+    with suppress(Exception):  # the installed Triton has no such function, or no driver
+        getattr(importlib.import_module(module), function)()
 with suppress(Exception):
     build_driver_ahead()

@@ -44,10 +44,6 @@ _NEEDS: dict[Layer, tuple[Layer, ...]] = {
 """The layers that a layer requires, because namespaces are nested."""
 
 
-_EVERYWHERE = ("limits", "capabilities")
-"""Layers that every machine has. If one fails, all would, and no candidate may run."""
-
-
 def offered() -> dict[Layer, str | None]:
     """Maps every layer to None if it works on this machine, or to the reason why it does not.
 
@@ -65,7 +61,8 @@ def offered() -> dict[Layer, str | None]:
             found[layer] = _why_tasks_are_unlimited(found)
         else:
             found[layer] = _tried(frozenset({layer, *_NEEDS.get(layer, ())}))
-            if layer in _EVERYWHERE and found[layer] is not None:
+            # Every machine has these two. If one fails, all would, and no candidate may run.
+            if layer in ("limits", "capabilities") and found[layer] is not None:
                 raise RuntimeError(f"no process can be confined here: {found[layer]}")
     return found
 

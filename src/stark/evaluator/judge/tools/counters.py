@@ -152,7 +152,6 @@ def _kernel(name: str, rows: list[Row], total_ns: float) -> KernelCounters:
     time_ns = sum(row[_TIME] for row in rows)
     moved = [row[_READ] + row[_WRITTEN] for row in rows if _READ in row and _WRITTEN in row]
     conflicts, accesses = longest.get(_CONFLICTS), longest.get(_SHARED)
-    waits = {stall: longest.get(_STALL.format(stall)) for stall in STALLS}
     between = longest.get(_BETWEEN)
     percent = {field: longest.get(metric) for field, metric in _SHARES.items()}
     return KernelCounters(
@@ -163,8 +162,8 @@ def _kernel(name: str, rows: list[Row], total_ns: float) -> KernelCounters:
         bank_conflicts=conflicts / accesses if conflicts is not None and accesses else None,
         stalls={
             stall: min(waited / between, 1.0)
-            for stall, waited in waits.items()
-            if between and waited is not None
+            for stall in STALLS
+            if between and (waited := longest.get(_STALL.format(stall))) is not None
         },
         **{field: min(value / 100, 1.0) for field, value in percent.items() if value is not None},
     )
