@@ -81,10 +81,10 @@ class Answering:
         answer: Any = Evaluated(id=request.id, evaluation=correct(2.0), device_class=kind)
         if (request.device_class or "") not in kind:
             answer = refusal(request, [kind])
-        return answer.model_dump_json(), Load(self.others, [])
+        return answer.model_dump_json(), (self.others, [])
 
     async def ping(self, driver: str) -> tuple[Load, str]:
-        return Load(self.others, []), ""
+        return (self.others, []), ""
 
     async def end(self) -> None:
         pass
@@ -278,7 +278,7 @@ async def test_an_actor_reports_the_requests_of_other_drivers(tmp_path: Path) ->
         for judge in executor._judges
     }
 
-    assert [1, 2] == [load.others for load in loads.values()]
+    assert [1, 2] == [others for others, _ in loads.values()]
     await asyncio.gather(*asked)
     for executor in (first, second):
         await executor.close()

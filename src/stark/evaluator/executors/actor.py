@@ -37,14 +37,9 @@ DEAD_S = 3 * PING_S
 """Seconds without a ping after which a driver's requests are cancelled."""
 
 
-class Load(NamedTuple):
-    """What an actor reports with each answer and ping."""
-
-    others: int
-    """The number of open requests of other drivers."""
-
-    problems: list[str]
-    """Digests of those that its judge keeps prepared."""
+Load = tuple[int, list[str]]
+"""What an actor reports with each answer and ping: the number of open requests of other drivers, and the digests of the
+problems that its judge keeps prepared."""
 
 
 class Greeting(NamedTuple):
@@ -118,7 +113,7 @@ class Host(EndsWhenIdle):
 
     def _load(self, driver: str) -> Load:
         others = sum(len(asked) for other, asked in self._open.items() if other != driver)
-        return Load(others, list(self._judge.kept))
+        return others, list(self._judge.kept)
 
     def _notice(self, text: str) -> None:
         self._said = text
