@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from stark.core.device import Device
 from stark.evaluator.judge import rates
-from stark.evaluator.judge.problem import processor
+from stark.evaluator.judge.processes import processor
 from stark.evaluator.judge.rates import ENOUGH, PATIENT, VALID_S, Rate, Rates
 from support.nodes import CPU
 

@@ -11,8 +11,8 @@ import torch
 
 from stark.core.device import Device
 from stark.evaluator.judge import rates
-from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.peaks import synchronize
+from stark.evaluator.judge.processes import processor
 from stark.languages import LANGUAGES, ready_for
 
 

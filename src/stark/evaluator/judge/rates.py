@@ -16,8 +16,8 @@ from pydantic import Field
 
 from stark.core.base import Frozen, digest
 from stark.core.device import MEMORY, NEAR, Device
-from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.peaks import measure_device
+from stark.evaluator.judge.processes import processor
 
 ENOUGH = 3
 """A rate is confirmed once so many judges have reached it."""

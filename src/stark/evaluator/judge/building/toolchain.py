@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stark.core.base import digest
 from stark.core.toolchain import Toolchain
-from stark.evaluator.judge.problem import processor
+from stark.evaluator.judge.processes import processor
 from stark.languages import LANGUAGES
 
 

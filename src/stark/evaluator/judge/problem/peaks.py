@@ -15,8 +15,8 @@ from timeit import repeat
 import torch
 
 from stark.core.device import Device
-from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.streams import MOVES, streamed_gb_s
+from stark.evaluator.judge.processes import processor
 from stark.evaluator.judge.processes.placing import one_thread
 
 COPY_BYTES = 1 << 30

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem import processor
+from stark.evaluator.judge.processes import processor
 
 
 @pytest.mark.parametrize(
