@@ -95,7 +95,7 @@ _UNDEFINED = re.compile(
 )
 _FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ +(?:in .+? )?(?P<place>\S+)(?: \(BuildId: \w+\))?$")
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d{1,18})(?::\d+)?$")
-_GUARDED = re.compile(rf"^{GUARDED} (0x[0-9a-f]{1, 18}) (\d{1, 18}) (.+)$", re.MULTILINE)
+_GUARDED = re.compile(rf"^{GUARDED} (0x[0-9a-f]{{1,18}}) (\d{{1,18}}) (.+)$", re.MULTILINE)
 _UNCHECKED = re.compile(rf"^{UNCHECKED} (.+)$", re.MULTILINE)
 _OF_THE_TOOL = re.compile(r"libsanitizer/|/lib(?:asan|ubsan)\.so")
 _HEADER = re.compile(r"/include/|\.h(?:pp|xx|h)?:\d")
