@@ -67,6 +67,13 @@ def test_changes_are_those_of_the_constants_that_differ() -> None:
     assert found.written((32, True, "é")) == with_changes(SOURCE, changes)
 
 
+def test_of_many_broken_declarations_the_first_are_reported() -> None:
+    found = tunables("# tune: 1\n" * 50 + "BLOCK = 64  # tune: 32, 64\n")
+
+    assert 20 == len(found.ignored) and found.ignored[0].startswith("line 1:")
+    assert 1 == len(found.constants)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -79,6 +86,8 @@ def test_changes_are_those_of_the_constants_that_differ() -> None:
         ("BLOCK = 64  # tune:", "literals with commas"),
         ("BLOCK = 64  # tune: [32, 64]", "literals with commas"),
         ("BLOCK = size()  # tune: 32, 64", "no number, text"),
+        (f"BLOCK = 0x{'F' * 5000}  # tune: 1, 2", "no number, text"),
+        (f"BLOCK = 1  # tune: 0x{'F' * 5000}, 1", "literals with commas"),
         ("BLOCK = WARPS = 4  # tune: 4, 8", "one name"),
         ("BLOCK = 64  # tune: 32, 64\nBLOCK += 1", "assigned more than once"),
         ("class A:\n    BLOCK = 64  # tune: 32, 64", "top-level"),

@@ -31,6 +31,9 @@ COMMENT = re.compile(r"#\s*tune\s*:(.*)", re.DOTALL)
 MOST_VALUES = 64
 """Values of one constant; more are surely a mistake, such as a range that was written out."""
 
+MOST_IGNORED = 20
+"""Declarations that are reported as of no use; a source may hold millions."""
+
 EXAMPLE = "BLOCK = 64  # tune: 32, 64, 128"
 
 
@@ -56,7 +59,7 @@ class Tunables:
     source: str
     constants: tuple[Constant, ...]
     ignored: tuple[str, ...]
-    """One sentence for each declaration that cannot be used."""
+    """One sentence for each of the first declarations that cannot be used."""
 
     @property
     def own(self) -> Variant:
@@ -97,7 +100,7 @@ def tunables(source: str) -> Tunables:
             constants.append(_constant(last_on.get(line), comment, bound))
         except ValueError as error:
             ignored.append(f"line {line}: `# tune:` is ignored: {error}")
-    return Tunables(source, tuple(constants), tuple(ignored))
+    return Tunables(source, tuple(constants), tuple(ignored[:MOST_IGNORED]))
 
 
 def with_changes(source: str, changes: Sequence[Change]) -> str:
@@ -170,6 +173,7 @@ def _literal(value: ast.expr) -> Value | None:
     """A plain literal's value; None for anything else."""
     try:
         found = ast.literal_eval(value)
+        repr(found)  # Python writes no integer of over 4,300 digits, but reads one in hexadecimal
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     return found if type(found) in (int, float, str, bool) else None
