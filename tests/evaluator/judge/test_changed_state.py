@@ -169,6 +169,7 @@ def test_new_weights_are_not_written_to_what_forward_left_in_the_module(tmp_path
     channel: Any = None
     runner = Runner(channel, None, lambda: None)
     runner.model, runner.state = model, {"hidden": torch.rand(64, 8)}
+    runner.found = [[torch.rand(64, 8)]]
     runner.call = Stateful(model, model, ["hidden"], runner.state)
     given, other = torch.ones(64, 8), torch.ones(64, 8)
     runner.call(given)

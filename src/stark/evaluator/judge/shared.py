@@ -114,7 +114,7 @@ class SharedSet:
         self._write_weights()
         if self.program.device.type == "cuda":
             torch.cuda.synchronize(self.program.device)
-        child.ask({"do": "weights"})
+        self._learn_places(child, child.ask({"do": "weights"}))
 
     def _write_weights(self) -> None:
         for name, value in self.program.model.state_dict().items():
@@ -198,9 +198,12 @@ class SharedSet:
             ) from failure
         child.ask({"do": "import", "path": str(path), "class": name}, limit_s)
         loaded = child.ask({"do": "load", "class": name, "seed": CONSTRUCTION_SEED}, limit_s)
-        at = loaded.get("state_at")
-        child.state_at = addresses(at, len(self._places) - self._inputs) if at else []
+        self._learn_places(child, loaded)
         return loaded
+
+    def _learn_places(self, child: Child, answer: Message) -> None:
+        at = answer.get("state_at")
+        child.state_at = addresses(at, len(self._places) - self._inputs) if at else []
 
 
 def _repeated(places: list[Slot], times: int, begin: int, size: int) -> list[list[Slot]]:
