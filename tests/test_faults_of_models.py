@@ -108,7 +108,8 @@ async def test_a_refused_prompt_makes_its_attempt_unusable_and_the_run_goes_on(
         for node in worked.tree.nodes
         if node.evaluation == Unusable(reason="content policy")
     ]
-    assert len(provider.asked) // every == len(refused) > 0
+    # An attempt whose prompt for a repair is refused keeps what it had.
+    assert 0 < len(refused) <= len(provider.asked) // every
     assert any(node.works for node in worked.tree.nodes)
     check_paid_once(store, run, provider)
 

@@ -229,12 +229,12 @@ async def test_unpriced_replies_lift_no_limit_on_what_the_others_cost(store: Sto
 @pytest.mark.slow
 async def test_prompts_keep_to_the_runs_limit_and_their_calls_say_how(store: Store) -> None:
     least = least_tokens(samples.run().problem, language("triton"))
-    run = samples.run(attempts=20, window_tokens=least + 700)
+    run = samples.run(attempts=20, window_tokens=least + 650)
 
     await samples.work(store, run)
 
     fits = [call.fit for call in store.calls(run.id)]
-    assert all(fit is not None and fit.limit_tokens == least + 700 for fit in fits)
+    assert all(fit is not None and fit.limit_tokens == least + 650 for fit in fits)
     assert all(fit is not None and not fit.over for fit in fits)
     assert any(fit is not None and fit.cuts for fit in fits)
     for call in store.calls(run.id):
