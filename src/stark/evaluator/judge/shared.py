@@ -83,18 +83,28 @@ class SharedSet:
             self.files.append(folder / "problem.py")
             self.files[-1].write_text(program.problem.source)
             self._module = {"name": program.name, "path": str(self.files[-1])}
+        self._save_setup(signature, named, given, results)
+
+    def _save_setup(
+        self,
+        signature: Signature,
+        named: dict[str, Slot],
+        given: list[list[Slot]],
+        results: list[list[Slot]],
+    ) -> None:
+        """Write what a child is told: the places of weights, of each slot's inputs and of its outputs, and the arguments."""
         torch.save(
             {
-                "init_arguments": program.init_arguments,
+                "init_arguments": self.program.init_arguments,
                 "arguments": signature.drawn.arguments,
-                "inputs": [places[:count] for places in given],
-                "found": [places[count:] for places in given],
+                "inputs": [places[: self._inputs] for places in given],
+                "found": [places[self._inputs :] for places in given],
                 "state": named,
                 "outputs": results,
                 "orders": self.orders,
-                "flags": program.flags,
-                "changes": program.state,
-                "gradients": program.differentiation and program.differentiation.wanted,
+                "flags": self.program.flags,
+                "changes": self.program.state,
+                "gradients": self.program.differentiation and self.program.differentiation.wanted,
             },
             self.files[0],
         )
