@@ -413,6 +413,41 @@ def test_the_first_run_of_a_store_appears_and_grows_within_a_second(
     assert min(delays) < 1.0  # other tests may slow some of them
 
 
+def test_what_changes_while_a_screen_is_fetched_is_shown(browser: Browser, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/stark.db"
+    with Store.open(address) as store, serving(address) as site, browser.page() as page:
+        _begin(store)
+
+        def late(route: Any) -> None:
+            answer = route.fetch()
+            store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
+            store.add_node("live", working(1), 1.0)
+            time.sleep(1.0)  # the page hears of it
+            route.fulfill(response=answer)
+
+        opened(page, site)
+        page.route("**/api/runs/live", late, times=1)
+        page.get_by_role("link", name="live").click()
+        page.locator("[data-id='1'].row:not(.running)").wait_for()
+
+
+def test_a_screen_that_could_not_be_read_again_is_read_once_more(
+    browser: Browser, tmp_path: Path
+) -> None:
+    address = f"sqlite:///{tmp_path}/stark.db"
+    with Store.open(address) as store, serving(address) as site, browser.page("503") as page:
+        _begin(store)
+        opened(page, f"{site}#run/live").get_by_text("after 0 attempts").wait_for()
+        page.route("**/api/runs/live?have=*", busy, times=1)
+        store.begin_attempt("live", 1, Selection(parent=0, action="improve"))
+        store.add_node("live", working(1), 1.0)
+        page.locator("[data-id='1'].row:not(.running)").wait_for()
+
+
+def busy(route: Any) -> None:
+    route.fulfill(status=503, json={"error": "the store is locked"})
+
+
 def test_an_attempt_shows_what_was_measured_on_another_kind_of_machine(
     browser: Browser, tmp_path: Path
 ) -> None:

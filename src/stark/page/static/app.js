@@ -30,7 +30,7 @@ let shown = 0;
 
 /** Draw the screen that the address names. */
 async function show() {
-  const number = (shown += 1);
+  const [number, known] = [(shown += 1), heardOf];
   const path = screenPath() || home();
   const [pattern, make] = SCREENS.find(([each]) => each.test(path)) ?? [/^/, unknown];
   let made;
@@ -44,6 +44,7 @@ async function show() {
   screen = { ...made, path };
   document.title = made.title === "STARK" ? "STARK" : `${made.title} · STARK`;
   content.replaceChildren(made.element);
+  if (heardOf !== known) update(null);
   if (!moved) return;
   entry = entryOf();
   scrollBack(places.get(entry) ?? 0);
@@ -67,18 +68,26 @@ function scrollBack(y, tries = 20) {
 const home = () => (inOneFile ? `run/${encodeURIComponent(document.body.dataset.run)}` : "");
 const unknown = () => { throw new Error("There is no such screen. The link may be of another version of STARK."); };
 
-/** The store changed: let the screen draw what is new. At most one update runs at a time. */
-let updating = Promise.resolve();
+/** The store changed: let the screen draw what is new. */
+let heardOf = 0;
 function heard(news) {
   trouble.hidden = news.trouble === null;
   trouble.textContent = news.trouble ?? "";
   if (news.trouble !== null) return;
+  heardOf += 1;
+  update(news.runs);
+}
+
+/** Draw what changed in these runs; null: in any. At most one update runs at a time; one that fails is tried once more. */
+let updating = Promise.resolve();
+function update(runs, again = true) {
   updating = updating.then(async () => {
     if (screen?.failed) return show();
-    if (news.runs === null || screen?.concerns?.(news.runs)) await screen?.update?.().catch(() => null);
-    return null;
+    if (runs !== null && !screen?.concerns?.(runs)) return null;
+    return screen?.update?.().catch(() => again && setTimeout(() => update(runs, false), RETRY_MS));
   });
 }
+const RETRY_MS = 1000;
 
 function bar() {
   const link = (hash, text) => h("a", { href: hash }, text);
