@@ -23,7 +23,7 @@ from stark.store import Store, leases
 from support.executor import FakeExecutor
 
 JUDGE_S = 0.006
-LEASE_S = 0.6
+LEASE_S = 2.0
 LIMIT_S = 60
 """After which a process that hangs is stopped."""
 
