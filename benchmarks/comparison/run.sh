@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The comparison of docs/notes/comparison.md. Starts its two benches, or continues them, until they end or are stopped.
+#   run.sh STATE KERNELBENCH     STATE gets store, prompts, replies and the queue for `stark worker --folder STATE/queue`
+set -eu
+state=$(realpath -m "$1") kernelbench=$(realpath "$2") here=$(dirname "$(realpath "$0")")
+deck=$here/../../examples/deck level3=$kernelbench/KernelBench/level3
+mkdir -p "$state"/{all,third,queue,mail}
+for each in causal_conv_state group_norm_silu_conv int8_linear paged_int8_attention routed_experts; do
+  cp "$deck/$each.py" "$state/all"
+done
+for each in 21_EfficientNetMBConv 31_VisionAttention 50_ReLUSelfAttention; do
+  cp "$level3/$each.py" "$state/all/level3_$each.py"
+done
+cp "$state"/all/{group_norm_silu_conv,int8_linear,level3_31_VisionAttention}.py "$state/third"
+
+bench() {  # NAME FOLDER STRATEGIES
+  local store=sqlite:///$state/$1.db how
+  if [ -e "$state/$1.db" ]; then how=(resume "$1"); else
+    how=(run "$2" --name "$1" --strategy "$3" --attempts 12 --language triton
+         --executor "folder:$state/queue" --model "exec[claude]:$here/ask.sh $state/mail")
+  fi
+  stark bench "${how[@]}" --runs 40 --store "$store" </dev/null >>"$state/$1.log" 2>&1
+}
+bench comparison "$state/all" stark,stark:best-first,reflexion,sampling &
+bench comparison-parts "$state/third" search-only,team-only &
+wait
