@@ -42,6 +42,11 @@ SET = torch.rand(512, 64, generator=torch.Generator().manual_seed(1))
         (lambda g: torch.cat([SET[:4].bfloat16(), torch.randn(60, 64, generator=g).bfloat16()]), True),
         (lambda g: torch.cat([SET[:32, :8].expand(3, 32, 8), torch.rand(3, 8, 8, generator=g)], 1), True),
         (lambda g: SET @ SET.mT + torch.rand((), generator=g) * torch.eye(512), True),
+        (lambda g: SET * torch.rand((), generator=g) - torch.rand((), generator=g), True),
+        (lambda g: (SET * torch.rand((), generator=g)).bfloat16(), True),
+        (lambda g: torch.softmax(SET, 1) * torch.rand(512, 1, generator=g), False),
+        (lambda g: torch.rand(512, 2048, generator=g).sort().values, False),
+        (lambda g: torch.randn(512, 2048, generator=g).cumsum(1), False),
         (lambda g: torch.complex(SET, torch.rand(512, 64, generator=g)), False),
         (lambda g: torch.randn(512, 2048, generator=g).bfloat16(), False),
         (lambda g: torch.randn(64, 3, generator=g).to(torch.float8_e4m3fn), False),
@@ -51,7 +56,8 @@ SET = torch.rand(512, 64, generator=torch.Generator().manual_seed(1))
         (lambda g: torch.rand(6, generator=g), False),
     ],
     ids=[
-        "rows of a set", "some rows", "a beginning", "beside a drawn diagonal", "half of complex numbers",
+        "rows of a set", "some rows", "a beginning", "beside a drawn diagonal",
+        "but for a factor and an offset", "but for a factor in bfloat16", "factors of rows", "sorted", "a random walk", "half of complex numbers",
         "bfloat16", "points", "classes", "flags", "alike", "few",
     ],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Finds floating-point inputs that are the same in each draw, or have the same parts, and draws slightly other values for them.
 
-A problem passes an adjacency matrix or a table that it does not draw, prompts that begin alike, or rows of a fixed set. A
+A problem passes an adjacency matrix or a table that it does not draw (but for a factor), prompts that begin alike, or rows of a fixed set. A
 candidate that keeps what follows from it, such as the inverse, keys or answers, would save that work in each timed call. So
 all draws but the problem's first ones change such inputs, if the reference stays finite and accurate. What can be seen of
 their structure stays. Buffers that forward changes are like inputs.
@@ -40,21 +40,27 @@ other. At most MOST numbers of each are looked at, in evenly spread rows."""
 def constant(one: Drawn, other: Drawn) -> dict[int, bool]:
     """Places of the inputs that have numbers other than integers, or graphs, the same in two draws of a problem; its state follows.
 
-    With each, whether all of it is the same, and not only parts.
+    With each, whether all of it is the same, and not only parts, or but for a factor.
     """
     pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)
     found = {}
     for place, (tensor, another) in enumerate(pairs):
         if tensor.numel() and (is_inexact(tensor) or _is_graph(tensor)):
             whole = same_values(tensor, another)
-            if whole or (is_inexact(tensor) and _have_parts_in_common(tensor, another)):
+            if whole or (is_inexact(tensor) and _are_related(tensor, another)):
                 found[place] = whole
     return found
 
 
-def _have_parts_in_common(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _are_related(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have parts in common, or are the same but for a factor and an offset."""
     runs, others = _runs(one), _runs(other)
-    return int(torch.isin(others, runs).sum()) > REPEATED * max(len(others), 1)
+    if int(torch.isin(others, runs).sum()) > REPEATED * max(len(others), 1):
+        return True
+    flat = (as_real(each).flatten() for each in (one, other))
+    pair = torch.stack([each[:: each.numel() // MOST + 1].double() for each in flat])
+    unexplained = 1 - torch.corrcoef(pair)[0, 1] ** 2
+    return pair.shape[1] >= RUN and bool(unexplained < torch.finfo(one.dtype).eps / 10)
 
 
 def _runs(tensor: torch.Tensor) -> torch.Tensor:
