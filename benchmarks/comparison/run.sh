@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The comparison of docs/notes/comparison.md. Starts its two benches, or continues them, until they end or are stopped.
-#   run.sh STATE KERNELBENCH     STATE gets store, prompts, replies and the queue for `stark worker --folder STATE/queue`
+#   run.sh STATE KERNELBENCH     STATE gets the stores, prompts, replies, and the queue for `stark worker STATE/queue`
 set -eu
 state=$(realpath -m "$1") kernelbench=$(realpath "$2") here=$(dirname "$(realpath "$0")")
 deck=$here/../../examples/deck level3=$kernelbench/KernelBench/level3

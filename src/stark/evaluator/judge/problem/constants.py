@@ -1,9 +1,9 @@
 """Finds floating-point inputs that are the same in each draw, or have the same parts, and draws slightly other values for them.
 
-A problem passes an adjacency matrix or a table that it does not draw (but for a factor), prompts that begin alike, or rows of a fixed set. A
-candidate that keeps what follows from it, such as the inverse, keys or answers, would save that work in each timed call. So
-all draws but the problem's first ones change such inputs, if the reference stays finite and accurate. What can be seen of
-their structure stays. Buffers that forward changes are like inputs.
+A problem passes an adjacency matrix or a table that it does not draw, or scales by a drawn factor, prompts that begin alike,
+or rows of a fixed set. A candidate that keeps what follows from it, such as the inverse, keys or answers, would save that work
+in each timed call. So all draws but the problem's first ones change such inputs, if the reference stays finite and accurate.
+What can be seen of their structure stays. Buffers that forward changes are like inputs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ other. At most MOST numbers of each are looked at, in evenly spread rows."""
 def constant(one: Drawn, other: Drawn) -> dict[int, bool]:
     """Places of the inputs that have numbers other than integers, or graphs, the same in two draws of a problem; its state follows.
 
-    With each, whether all of it is the same, and not only parts, or but for a factor.
+    With each, whether all of it is the same, rather than parts of it or all but a factor.
     """
     pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)
     found = {}
