@@ -4,14 +4,14 @@
 set -eu
 state=$(realpath -m "$1") kernelbench=$(realpath "$2") here=$(dirname "$(realpath "$0")")
 deck=$here/../../examples/deck level3=$kernelbench/KernelBench/level3
-mkdir -p "$state"/{all,third,queue,mail}
+mkdir -p "$state"/{eight,three,queue,mail}
 for each in causal_conv_state group_norm_silu_conv int8_linear paged_int8_attention routed_experts; do
-  cp "$deck/$each.py" "$state/all"
+  cp "$deck/$each.py" "$state/eight"
 done
 for each in 21_EfficientNetMBConv 31_VisionAttention 50_ReLUSelfAttention; do
-  cp "$level3/$each.py" "$state/all/level3_$each.py"
+  cp "$level3/$each.py" "$state/eight/level3_$each.py"
 done
-cp "$state"/all/{group_norm_silu_conv,int8_linear,level3_31_VisionAttention}.py "$state/third"
+cp "$state"/eight/{group_norm_silu_conv,int8_linear,level3_31_VisionAttention}.py "$state/three"
 
 bench() {  # NAME FOLDER STRATEGIES
   local store=sqlite:///$state/$1.db how
@@ -21,6 +21,6 @@ bench() {  # NAME FOLDER STRATEGIES
   fi
   stark bench "${how[@]}" --runs 40 --store "$store" </dev/null >>"$state/$1.log" 2>&1
 }
-bench comparison "$state/all" stark,stark:best-first,reflexion,sampling &
-bench comparison-parts "$state/third" search-only,team-only &
+bench comparison "$state/eight" stark,stark:best-first,reflexion,sampling &
+bench comparison-parts "$state/three" search-only,team-only &
 wait
