@@ -79,8 +79,8 @@ class ForwardBackward:
     ) -> None:
         self._forward, self._parameters, self._wanted = forward, parameters, wanted
 
-    def __call__(self, *arguments: Any) -> list[object]:
-        """One forward and one backward.
+    def __call__(self, *arguments: Any, early: bool = False) -> list[object]:
+        """One forward and one backward; if `early`, the outputs as they are before backward, as a loss reads them.
 
         Each call finds another version of the parameters, as after an optimizer's step. So a form of the weights that
         is kept while their version stays the same saves no time.
@@ -91,7 +91,10 @@ class ForwardBackward:
                 increment_version(each)
         with torch.enable_grad():
             outputs = self._outputs(given)
-            return self._results(outputs, self._gradients(outputs, cotangents, leaves))
+            read = outputs if early else []
+            seen = [each.detach().clone() for each in read if isinstance(each, torch.Tensor)]
+            results = self._results(outputs, self._gradients(outputs, cotangents, leaves))
+            return self._with_outputs(results, seen) if early else results
 
     def in_mode(self, mode: str, *arguments: Any) -> list[object]:
         """The same results in another way of calling: the method that is named after this mode."""
@@ -146,11 +149,7 @@ class ForwardBackward:
         return [*plain, *(each for each in gradients if each is not None)]
 
     def _early(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
-        """The outputs as they are before backward, as a loss reads them."""
-        outputs = self._outputs(given)
-        early = [each.detach().clone() for each in outputs if isinstance(each, torch.Tensor)]
-        results = self._results(outputs, self._gradients(outputs, cotangents, leaves))
-        return self._with_outputs(results, early)
+        return self(*given, (cotangents, leaves), early=True)
 
     def _inference(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
         """The outputs of a forward without gradients, as in validation."""

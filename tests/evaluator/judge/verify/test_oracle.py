@@ -54,6 +54,18 @@ def test_another_benchmarks_tolerance_is_reported_and_decides_nothing() -> None:
     assert 1.0 == compare(whole, expect(whole, whole, Terms(stated=stated))).matched
 
 
+def test_a_result_may_overflow_where_the_reference_does_and_hardly_elsewhere() -> None:
+    oracle = normal(64, 64)
+    eager, near, elsewhere = (oracle.float() for _ in range(3))
+    eager[::2, ::2] = near[::2, ::2] = elsewhere[1::2, 1::2] = torch.inf
+    eager[1, 1::2] = near[1, 1::2] = torch.inf
+    near[0, 1:9:2] = torch.inf
+
+    assert all(passes(each, oracle, eager) for each in (eager, near, oracle.float()))
+    assert not passes(elsewhere, oracle, eager)
+    assert not passes(near, oracle, oracle.float())
+
+
 @pytest.mark.parametrize("lower", [torch.float16, torch.bfloat16])
 def test_a_drop_to_a_lower_precision_fails(lower: torch.dtype) -> None:
     oracle = normal(64, 64)

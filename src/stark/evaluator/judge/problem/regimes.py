@@ -33,11 +33,6 @@ def _mixed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torc
     return piece * factors[index]
 
 
-def _shifted(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
-    # Zeros stay zero, because they may be structural, as in a triangular matrix.
-    return torch.where(piece == 0, piece, piece - 3 * mean)
-
-
 def _heavy_tailed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
     factors = torch.empty(piece.shape, device=piece.device, dtype=torch.float32)
     return piece * factors.log_normal_(0, 1.5, generator=generator).to(piece.dtype)
@@ -70,8 +65,8 @@ REGIMES: dict[str, Change] = {
     "heavy-tailed": _heavy_tailed,
     "tiny": lambda piece, *_: piece * TINY,
     "large": lambda piece, *_: piece * _large(piece),
-    # Three times the mean magnitude is subtracted, so that signs change.
-    "shifted": _shifted,
+    # Three times the mean magnitude is subtracted, so that signs change. Zeros may be structural, as in a triangular matrix.
+    "shifted": lambda piece, _, mean: torch.where(piece == 0, piece, piece - 3 * mean),
 }
 """The regimes by name, those first that correct-looking kernels have failed in: a search of a large problem tries only as
 many as it has time for."""

@@ -68,8 +68,7 @@ def measure(
         squares = float(torch.dot(difference, difference))
         if not math.isfinite(squares):  # searching for non-finite elements pays only now
             odd = ~difference.isfinite()
-            same = (ours == theirs) | (ours.isnan() & theirs.isnan())
-            nonfinite_mismatches += int((odd & ~same).sum())
+            nonfinite_mismatches += int(mismatched(ours, theirs).sum())
             difference.masked_fill_(odd, 0.0)
             theirs = theirs.masked_fill(odd, 0.0)
             squares = float(torch.dot(difference, difference))
@@ -80,6 +79,12 @@ def measure(
         largest = max(largest, float(difference.abs_().div_(sizes).max()))
     relative_rms = math.sqrt(squared_error / max(count, 1)) / scale
     return Errors(relative_rms, largest, nonfinite_mismatches)
+
+
+def mismatched(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+    """Where two results differ and at least one is not finite."""
+    same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+    return ~(ours.isfinite() & theirs.isfinite()) & ~same
 
 
 def each_within(ours: torch.Tensor, theirs: torch.Tensor, share: float) -> bool:

@@ -11,8 +11,8 @@ from x's type (`core/precision.py`). Then x passes if
   20 * the budget if that is larger;
 - no row, no column and no other slice of x is lost (`lines.py`);
 - where magnitudes have a gap, the values below it pass by their own size (`layers.py`);
-- x has at most as many non-finite mismatches as `eager`. A non-finite mismatch is an element that differs
-  from the oracle's element, where at least one of the two is not finite.
+- x has non-finite mismatches only where `eager` has them, and in few more elements (`STRAY`). A non-finite mismatch is an
+  element that differs from the oracle's element, where at least one of the two is not finite.
 
 The rule follows TorchDynamo's `same()`. The limit on the largest error is added because an RMS hides a single wrong element,
 the limit on the budget because the error of a badly conditioned reference would otherwise admit any arithmetic.
@@ -48,6 +48,7 @@ from stark.evaluator.judge.verify.errors import (
     as_real,
     each_within,
     measure,
+    mismatched,
     pieces,
     scale_of,
 )
@@ -61,6 +62,9 @@ long recurrence is no worse than that, while the library's kernel may happen to 
 REGIME_OWN = 1e-2 / REFERENCE_FACTOR
 """In a regime, the reference's own error counts as many times as a class rounds more coarsely than `reference`, up to this:
 inputs that make float32 products worse, such as large scores before a softmax, make the class's products worse in proportion."""
+
+STRAY = 0.01
+"""Share of the reference's non-finite mismatches, one at least, that may lie elsewhere: near the limit, rounding decides."""
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
@@ -117,8 +121,9 @@ class ExpectedTensor:
 
     @cached_property
     def is_finite(self) -> bool:
-        """Whether the oracle is finite everywhere."""
-        return self.exact or all(bool(piece.isfinite().all()) for (piece,) in pieces(self.oracle))
+        """Whether the oracle is finite everywhere, and `eager` as finite."""
+        finite = (bool(piece.isfinite().all()) for (piece,) in pieces(self.oracle))
+        return self.exact or (not self.eager_errors.nonfinite_mismatches and all(finite))
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -293,10 +298,13 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
             harmless_error or not expected.lost(result, precision)
         )
 
-    # The candidate may overflow in as many elements as the reference does.
-    overflows = errors.nonfinite_mismatches > allowed.nonfinite_mismatches
-    classes = () if overflows else CLASSES[: CLASSES.index(expected.terms.precision) + 1]
-    meets = next((each for each in classes if within(each)), None)
+    stray = errors.nonfinite_mismatches and sum(
+        int((mismatched(ours, exact) & ~mismatched(theirs, exact)).sum())
+        for ours, theirs, exact in pieces(result, own, expected.oracle)
+    )
+    most = allowed.nonfinite_mismatches and max(1, STRAY * allowed.nonfinite_mismatches)
+    classes = CLASSES[: CLASSES.index(expected.terms.precision) + 1]
+    meets = next((each for each in classes if stray <= most and within(each)), None)
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     allclose = partial(torch.allclose, rtol=tolerance, atol=tolerance, equal_nan=True)
     close = meets is not None and (same or all(starmap(allclose, pieces(result, own))))
