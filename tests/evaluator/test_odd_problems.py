@@ -80,6 +80,9 @@ TAKEN = {
     "drawn by Python and numpy": problem(
         inputs="[torch.tensor([random.random(), numpy.random.rand()])]", top="import random, numpy"
     ),
+    "drawn by a seeded generator": problem(
+        inputs="[torch.randn(64, generator=torch.Generator().manual_seed(torch.initial_seed()))]"
+    ),
     "outputs of any structure": problem(
         "y = x * 2; return Out(x, {'b': x > 0, 'a': [y, y, y[:2], self.w]}, None)",
         top="from collections import namedtuple\nOut = namedtuple('Out', 'a b c')",
@@ -127,6 +130,10 @@ REFUSED = {
         "[[torch.randn(8)] * next(LENGTHS)]",
         "xs",
         "import itertools\nLENGTHS = itertools.count(1)",
+    ),
+    "get_inputs draws other values with the same seed; seed its generator by torch.initial_seed()": problem(
+        inputs="[torch.from_numpy(RNG.standard_normal(64))]",
+        top="import numpy\nRNG = numpy.random.default_rng(0)",
     ),
     "line 12: get_inputs returns a Tensor; return a list of the arguments": problem(
         inputs="torch.randn(8, 8)"

@@ -52,7 +52,7 @@ WAYS_CALLS = 4
 
 
 def differ(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two results of a reference for the same inputs differ by more than a change of order explains."""
+    """Whether two tensors that should be the same differ by more than another order of sums explains."""
     error = apart(other, one)
     return bool(error.nonfinite_mismatches) or error.relative_rms > RANDOM_LIMIT
 
@@ -126,6 +126,9 @@ class PreparedReference:
         self.signature.check(self.program.draw(nominal[1].seed), self.program)
         synchronize(self.device)
         draw_s = time.monotonic() - begin
+        if any(map(differ, self.program.draw(nominal[0].seed).tensors, drawn.tensors)):
+            how = "draws other values with the same seed; seed its generator by torch.initial_seed() in each call"
+            raise self.program.refusal("get_inputs", how)
         more = bool(variable(self.program.model)) + self.problem.declared.backward
         self.room = Room(self.sheet, self.signature, draw_s, more, peak_bytes)
         operations = operations_of(self.program, drawn, self.sheet.kind)
@@ -145,9 +148,8 @@ class PreparedReference:
         some = slice(None) if self.program.differentiation is None else self.returned
         if any(map(differ, outputs[some], again[some])):
             raise ProblemError(
-                f"{self.problem.name}: forward returns different values for the same inputs "
-                "(dropout in training mode, or random numbers?); call self.eval() at the end of "
-                "Model.__init__, or draw random numbers in get_inputs"
+                f"{self.problem.name}: forward returns different values for the same inputs (dropout in training mode, or "
+                "random numbers?); call self.eval() at the end of Model.__init__, or draw random numbers in get_inputs"
             )
 
     @property
@@ -300,10 +302,9 @@ class PreparedReference:
 
     def settle(self) -> None:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            if self.room.is_large:
-                torch.cuda.empty_cache()
+        synchronize(self.device)
+        if self.room.is_large:
+            torch.cuda.empty_cache()
 
     def close(self) -> None:
         """End the running references and free all memory."""

@@ -64,9 +64,8 @@ class Room:
     @property
     def beside_bytes(self) -> float:
         """Bytes needed to start one more reference and to compute expected values while it runs."""
-        intermediate = max(self.peak_bytes - self.signature.bytes_in - self.signature.bytes_out, 0)
-        context = CONTEXT_BYTES[self.device.kind]
-        return self.peak_bytes + context + self.expected_bytes + intermediate
+        extra = max(self.peak_bytes - self.signature.bytes_in - self.signature.bytes_out, 0)
+        return self.peak_bytes + CONTEXT_BYTES[self.device.kind] + self.expected_bytes + extra
 
     @property
     def keeps_all(self) -> bool:
