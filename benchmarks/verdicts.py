@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from stark.core.errors import ProblemError
 from support.verdicts import Bench, Kernel, Result, kernels
 
@@ -58,6 +60,8 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="a Markdown file")
     parser.add_argument("--csv", type=Path, help="all results, one row for each kernel and seed")
     options = parser.parse_args()
+    if options.device != "cpu":
+        torch.cuda.set_device(options.device)  # Triton launches on the current device
     rows: list[Row] = []
     for name, group in _by_problem(kernels()):
         try:
