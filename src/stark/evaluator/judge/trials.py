@@ -15,10 +15,10 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
 from stark.evaluator.judge.expectations import NO_ROOM, Allowed, Expectations, is_accurate
-from stark.evaluator.judge.problem.constants import STEPS, USED, constant
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.nearby import STEPS, USED, changeable
 from stark.evaluator.judge.problem.regimes import (
     CONSTANTS,
     EXCHANGED,
@@ -48,8 +48,8 @@ SMALL_BYTES = 1 << 27
 MOST_ALONE, ALONE_S = 4, 0.5
 """How many inputs, the largest, and about how long, a regime is tried with in parts that the reference does not bear as a whole."""
 
-CONSTANTS_TRIED, CONSTANTS_S = 8, 0.5
-"""How often, and about how long, changes of inputs that the problem does not draw are tried."""
+NEARBY_TRIED, NEARBY_S = 8, 0.5
+"""How often, and about how long, slight changes of inputs are tried."""
 
 APART_S = 10.0
 """Seconds after which such inputs are not tried apart any more, where the reference does not bear a change of all."""
@@ -103,8 +103,8 @@ class Trials:
         self._changeable: dict[str, dict[int, float]] = {}
         """By regime, the harshest first, the inputs that it changes, the largest first (`regimes.changed`)."""
 
-        self._constants: dict[int, float] = {}
-        """The inputs that the problem does not draw and that other trials than the nominal ones change, and by how much."""
+        self._nearby: dict[int, float] = {}
+        """The inputs that other trials than the nominal ones change slightly, and by how much."""
 
         self.short_of_memory = False
         """Whether a trial or the oracle was omitted for lack of memory."""
@@ -175,39 +175,38 @@ class Trials:
         return {name: places for name, places in found.items() if places or name in REGIMES}
 
     def _find_constants(self) -> list[int]:
-        """Find what the problem does not draw, and by how much it may change. Verify candidates on a change.
-
-        Returns the inputs that it does not draw at all.
-        """
-        begin = time.monotonic()
+        """Find by how much each input may change. Return those that the problem does not draw; verify candidates on their change."""
         nominal = [self._program.with_state(self.drawn(trial)) for trial in self.nominal[:2]]
         inputs, weights = len(self._signature.drawn.tensors), variable(self._program.model)
         state = [inputs + i for i, name in enumerate(self._program.state) if name in weights]
-        found = constant(*nominal)
-        same = [place for place in found if place < inputs or place in state]
-        steps = self._bearing({}, same, begin)
-        self._constants = {place: USED * step for place, step in steps.items()}
-        if self._constants:
+        found = changeable(*nominal)
+        places = [place for place in found if place < inputs or place in state]
+        constants = [place for place in places if found[place]]
+        self._nearby = {}
+        steps = self._bearing({}, places, 3 if constants else 1, time.monotonic())
+        self._nearby = {place: USED * step for place, step in steps.items()}
+        if self._nearby.keys() & constants:
             self.always += self._in_regime(CONSTANTS, keep=True)
-        return [place for place in same if found[place]]
+        return constants
 
     def _bearing(
-        self, known: dict[int, float], places: Sequence[int], begin: float
+        self, known: dict[int, float], places: Sequence[int], fewest: int, begin: float
     ) -> dict[int, float]:
         """The largest steps that the reference bears at these places, together or else of each half, besides what is known."""
         for step in STEPS if places else ():
-            self._constants = known | dict.fromkeys(places, step)
-            if self._bears_changes(begin):
-                return self._constants
+            self._nearby = known | dict.fromkeys(places, step)
+            if self._bears_changes(fewest, begin):
+                return self._nearby
         if len(places) < 2 or time.monotonic() - begin > APART_S:
             return known
         half = len(places) // 2
-        return self._bearing(self._bearing(known, places[:half], begin), places[half:], begin)
+        known = self._bearing(known, places[:half], fewest, begin)
+        return self._bearing(known, places[half:], fewest, begin)
 
-    def _bears_changes(self, begin: float) -> bool:
-        """Whether the reference is finite and accurate with a few seeds, three at least and as many as take `CONSTANTS_S`."""
-        for number in range(CONSTANTS_TRIED):
-            if number >= 3 and time.monotonic() - begin > CONSTANTS_S:
+    def _bears_changes(self, fewest: int, begin: float) -> bool:
+        """Whether the reference is finite and accurate with some seeds: `fewest`, and as many as take `NEARBY_S`."""
+        for number in range(NEARBY_TRIED):
+            if number >= fewest and time.monotonic() - begin > NEARBY_S:
                 break
             trial = Trial.fresh(CONSTANTS)
             if not self._bears(trial, keep=True):
@@ -308,7 +307,7 @@ class Trials:
             return drawn
         if trial.regime in (None, CONSTANTS):
             drawn = self._program.with_state(drawn)
-            return changed(drawn, CONSTANTS, trial.seed, self._constants)
+            return changed(drawn, CONSTANTS, trial.seed, self._nearby)
         found = self._changeable.get(trial.regime, {})
         places = {place: found[place] for place in trial.places or found}
         return changed(drawn, trial.regime, trial.seed, places)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from stark.evaluator.judge.problem.constants import keep_structure
+from stark.evaluator.judge.problem.nearby import keep_structure
 
 LONE, LEAST = (4, 16), 16
 """By chance, so few or so many single elements change, but at most one in LEAST. The fewer, the seldomer the numbers are among

@@ -14,10 +14,10 @@ from dataclasses import replace
 import torch
 
 from stark.evaluator.candidate.program import floats_of, with_floats
-from stark.evaluator.judge.problem.constants import keep_structure, redrawn
 from stark.evaluator.judge.problem.exchanged import exchanged
 from stark.evaluator.judge.problem.indices import drawn_anew
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.nearby import keep_structure, redrawn
 from stark.evaluator.judge.verify.errors import as_real, pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
@@ -46,7 +46,7 @@ INDICES = "other integer or boolean"
 """The regime that draws indices and masks anew (`indices.py`)."""
 
 CONSTANTS = "slightly changed constant"
-"""The regime that changes inputs which the problem does not draw (`constants.py`)."""
+"""The regime that changes inputs which the problem does not draw (`nearby.py`)."""
 
 EXCHANGED = "partly exchanged"
 """The regime that puts other elements of an input in a few random places (`exchanged.py`)."""

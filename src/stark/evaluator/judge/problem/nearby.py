@@ -1,9 +1,9 @@
-"""Finds floating-point inputs that are the same in each draw, or have the same parts, and draws slightly other values for them.
+"""Draws values near those that a problem draws, for all floating-point inputs.
 
-A problem passes an adjacency matrix or a table that it does not draw, or scales by a drawn factor, prompts that begin alike,
-or rows of a fixed set. A candidate that keeps what follows from it, such as the inverse, keys or answers, would save that work
-in each timed call. So all draws but the problem's first ones change such inputs, if the reference stays finite and accurate.
-What can be seen of their structure stays. Buffers that forward changes are like inputs.
+A problem passes an adjacency matrix or a table that it does not draw, one of a few designs, a window of a recording, rows of a
+fixed set, or a matrix times a drawn factor. A candidate that keeps what follows from it, such as the inverse, keys or answers,
+would save that work in each timed call. So all draws but the problem's first ones change each number, if the reference stays
+finite and accurate. What can be seen of an input's structure stays. Buffers that forward changes are like inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.values import is_inexact, same_values
-from stark.evaluator.judge.verify.errors import BITS, as_real
 
 STEPS = (0.1, 1e-3)
 """The largest relative change of a value, tried in this order: a positive definite matrix may bear only the smaller one."""
@@ -32,49 +31,19 @@ FLIPPED = 64
 CORNER = 64
 """Rows and columns that nearly always show that a matrix is not symmetric."""
 
-RUN, REPEATED, MOST = 8, 0.01, 1 << 20
-"""RUN consecutive numbers of a row are a run. Two tensors have parts in common if this share of the runs of one occurs in the
-other. At most MOST numbers of each are looked at, in evenly spread rows."""
 
+def changeable(one: Drawn, other: Drawn) -> dict[int, bool]:
+    """Places of the inputs of which nearby values are drawn; the state follows. With each, whether two draws of it are the same.
 
-def constant(one: Drawn, other: Drawn) -> dict[int, bool]:
-    """Places of the inputs that have numbers other than integers, or graphs, the same in two draws of a problem; its state follows.
-
-    With each, whether all of it is the same, rather than parts of it or all but a factor.
+    These are floating-point numbers, and graphs that are the same.
     """
-    pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)
     found = {}
+    pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)
     for place, (tensor, another) in enumerate(pairs):
-        if tensor.numel() and (is_inexact(tensor) or _is_graph(tensor)):
-            whole = same_values(tensor, another)
-            if whole or (is_inexact(tensor) and _are_related(tensor, another)):
-                found[place] = whole
+        same = same_values(tensor, another)
+        if tensor.numel() and (is_inexact(tensor) or (same and _is_graph(tensor))):
+            found[place] = same
     return found
-
-
-def _are_related(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have parts in common, or are the same but for a factor and an offset."""
-    runs, others = _runs(one), _runs(other)
-    if int(torch.isin(others, runs).sum()) > REPEATED * max(len(others), 1):
-        return True
-    flat = (as_real(each).flatten() for each in (one, other))
-    pair = torch.stack([each[:: each.numel() // MOST + 1].double() for each in flat])
-    unexplained = 1 - torch.corrcoef(pair)[0, 1] ** 2
-    return pair.shape[1] >= RUN and bool(unexplained < torch.finfo(one.dtype).eps / 10)
-
-
-def _runs(tensor: torch.Tensor) -> torch.Tensor:
-    """A number for each run in a tensor's rows, equal for equal runs. None for runs of one value, or of whole numbers as in masks."""
-    numbers = as_real(tensor)
-    rows = numbers.reshape(-1, numbers.shape[-1] if numbers.dim() else 1)
-    if rows.shape[1] < RUN:
-        rows = rows.reshape(1, -1)
-    rows = rows[:: max(1, rows.numel() // MOST), :MOST]
-    runs = rows[:, : rows.shape[1] // RUN * RUN].reshape(-1, RUN)
-    runs = runs[(runs != runs[:, :1]).any(1) & (runs != runs.round()).any(1)]
-    generator = torch.Generator().manual_seed(0)
-    factors = torch.randint(-(2**62), 2**62, (RUN,), generator=generator).to(runs.device)
-    return (runs.contiguous().view(BITS[runs.itemsize]) * factors).sum(1)
 
 
 def redrawn(tensor: torch.Tensor, step: float, seed: int) -> torch.Tensor:
