@@ -48,8 +48,8 @@ SMALL_BYTES = 1 << 27
 MOST_ALONE, ALONE_S = 4, 0.5
 """How many inputs, the largest, and about how long, a regime is tried with in parts that the reference does not bear as a whole."""
 
-NEARBY_TRIED, NEARBY_S = 8, 0.5
-"""How often, and about how long, slight changes of inputs are tried."""
+NEARBY_TRIED = 5
+"""How often slight changes of inputs are tried, of which some are constant. Those that a problem draws are like its own: once."""
 
 APART_S = 10.0
 """Seconds after which such inputs are not tried apart any more, where the reference does not bear a change of all."""
@@ -183,36 +183,32 @@ class Trials:
         places = [place for place in found if place < inputs or place in state]
         constants = [place for place in places if found[place]]
         self._nearby = {}
-        steps = self._bearing({}, places, 3 if constants else 1, time.monotonic())
+        steps = self._bearing({}, places, NEARBY_TRIED if constants else 1, time.monotonic())
         self._nearby = {place: USED * step for place, step in steps.items()}
         if self._nearby.keys() & constants:
             self.always += self._in_regime(CONSTANTS, keep=True)
         return constants
 
     def _bearing(
-        self, known: dict[int, float], places: Sequence[int], fewest: int, begin: float
+        self, known: dict[int, float], places: Sequence[int], tries: int, begin: float
     ) -> dict[int, float]:
         """The largest steps that the reference bears at these places, together or else of each half, besides what is known."""
         for step in STEPS if places else ():
             self._nearby = known | dict.fromkeys(places, step)
-            if self._bears_changes(fewest, begin):
+            if all(self._bears_a_change() for _ in range(tries)):
                 return self._nearby
         if len(places) < 2 or time.monotonic() - begin > APART_S:
             return known
         half = len(places) // 2
-        known = self._bearing(known, places[:half], fewest, begin)
-        return self._bearing(known, places[half:], fewest, begin)
+        known = self._bearing(known, places[:half], tries, begin)
+        return self._bearing(known, places[half:], tries, begin)
 
-    def _bears_changes(self, fewest: int, begin: float) -> bool:
-        """Whether the reference is finite and accurate with some seeds: `fewest`, and as many as take `NEARBY_S`."""
-        for number in range(NEARBY_TRIED):
-            if number >= fewest and time.monotonic() - begin > NEARBY_S:
-                break
-            trial = Trial.fresh(CONSTANTS)
-            if not self._bears(trial, keep=True):
-                return False
-            self.kept.pop(trial, None)
-        return True
+    def _bears_a_change(self) -> bool:
+        """Whether the reference is finite and accurate with a new seed."""
+        trial = Trial.fresh(CONSTANTS)
+        borne = self._bears(trial, keep=True)
+        self.kept.pop(trial, None)
+        return borne
 
     def for_effort(self, effort: Effort, compiled: bool = False) -> Iterator[Trial]:
         """Yield the trials for one candidate. A race takes the problem's own inputs alone: its winner is verified on all.
