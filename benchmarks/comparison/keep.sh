@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts the comparison's state into one file, without this machine's paths, or unpacks such a file on another machine.
+# Saves the comparison's state as one file without this machine's paths, or restores it from there.
 #   keep.sh save STATE FILE.tar.xz     keep.sh restore FILE.tar.xz STATE     (then run.sh STATE KERNELBENCH)
 set -eu
 here=$(dirname "$(realpath "$0")")
@@ -16,6 +16,7 @@ if [ "$1" = save ]; then
   tar --sort=name --owner=0 --group=0 -cJf "$3" -C "$part/state" .
   rm -r "$part"
 else
+  [ ! -e "$3" ] || { echo "$3 exists; name a new folder for the state" >&2; exit 1; }
   mkdir -p "$3"
   state=$(realpath "$3")
   tar xJf "$2" -C "$state"

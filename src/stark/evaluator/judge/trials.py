@@ -49,7 +49,7 @@ MOST_ALONE, ALONE_S = 4, 0.5
 """How many inputs, the largest, and about how long, a regime is tried with in parts that the reference does not bear as a whole."""
 
 NEARBY_TRIED = 5
-"""How often slight changes of inputs are tried, of which some are constant. Those that a problem draws are like its own: once."""
+"""How often slight changes are tried if the problem does not draw all inputs. Otherwise once: they are much like other draws."""
 
 APART_S = 10.0
 """Seconds after which such inputs are not tried apart any more, where the reference does not bear a change of all."""
@@ -175,7 +175,7 @@ class Trials:
         return {name: places for name, places in found.items() if places or name in REGIMES}
 
     def _find_constants(self) -> list[int]:
-        """Find by how much each input may change. Return those that the problem does not draw; verify candidates on their change."""
+        """Find by how much each input may change, and return those that the problem does not draw. A trial changes them too."""
         nominal = [self._program.with_state(self.drawn(trial)) for trial in self.nominal[:2]]
         inputs, weights = len(self._signature.drawn.tensors), variable(self._program.model)
         state = [inputs + i for i, name in enumerate(self._program.state) if name in weights]

@@ -1,4 +1,4 @@
-"""Which inputs nearby values are drawn of, and what a change leaves of their structure."""
+"""Which inputs change slightly, and what a change leaves of their structure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def changed(tensor: torch.Tensor, seed: int = 0) -> torch.Tensor:
     return found
 
 
-def test_numbers_and_graphs_that_repeat_are_changed() -> None:
+def test_floats_and_constant_graphs_are_changeable() -> None:
     ring = torch.eye(16, dtype=torch.bool).roll(8, 0)
     one, other = (
         Drawn(

@@ -33,9 +33,9 @@ CORNER = 64
 
 
 def changeable(one: Drawn, other: Drawn) -> dict[int, bool]:
-    """Places of the inputs of which nearby values are drawn; the state follows. With each, whether two draws of it are the same.
+    """Return the places of the inputs that change: all floating-point ones, and graphs that are the same in both draws.
 
-    These are floating-point numbers, and graphs that are the same.
+    With each, whether both draws of it are the same. The state's places follow the inputs'.
     """
     found = {}
     pairs = zip((*one.tensors, *one.state), (*other.tensors, *other.state), strict=True)

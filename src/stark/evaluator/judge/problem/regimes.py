@@ -46,7 +46,7 @@ INDICES = "other integer or boolean"
 """The regime that draws indices and masks anew (`indices.py`)."""
 
 CONSTANTS = "slightly changed constant"
-"""The regime that changes inputs which the problem does not draw (`nearby.py`)."""
+"""The regime that changes floating-point inputs slightly, for problems that do not draw all of them (`nearby.py`)."""
 
 EXCHANGED = "partly exchanged"
 """The regime that puts other elements of an input in a few random places (`exchanged.py`)."""
