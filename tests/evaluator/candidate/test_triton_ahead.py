@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,11 @@ def test_every_other_module_is_compiled(tmp_path: Path) -> None:
     )
 
     assert Path(built).read_bytes().startswith(b"\x7fELF")
+
+
+def test_shapes_without_data_are_ready() -> None:
+    asked = "import sys, stark.evaluator.candidate.triton_ahead; print('sympy' in sys.modules)"
+
+    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+
+    assert "True\n" == found.stdout

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,16 @@ async def test_each_request_is_judged_within_its_own_limits(tmp_path: Path) -> N
 
     assert asked == sorted(judge.limits, key=lambda limits: limits.build_s)
     await asyncio.gather(*waiting)
+
+
+async def test_a_copied_folder_may_lack_its_empty_subfolders(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path / "there", 1)
+    shutil.copytree(tmp_path / "there" / "requests", tmp_path / "here" / "requests")
+
+    assert 1 == await serve_folder(tmp_path / "here", Counting(), once=True, report=str)
+
+    shutil.copytree(tmp_path / "here" / "results", tmp_path / "there" / "results", dirs_exist_ok=True)
+    assert [correct(2.0)] == await asyncio.gather(*waiting)
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 Triton hashes its own code for its cache keys, asks for its tools' versions, and compiles a C module
 for the driver. That module is the same for every candidate, but each candidate would
-compile it again, since it starts with an empty cache of its own.
+compile it again, since it starts with an empty cache of its own. And torch imports a library of
+formulas when it first computes a shape without data, as a rehearsal does (`rehearsal.py`).
 Importing this file does the work and uses no device. If a step fails with the installed version of
 Triton, each child does that step itself.
 """
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from triton import knobs
 from triton.backends.nvidia import driver
 from triton.runtime import build
@@ -73,3 +75,5 @@ for module, function in (  # which cache the hash of Triton's own code and the v
         getattr(importlib.import_module(module), function)()
 with suppress(Exception):
     build_driver_ahead()
+with suppress(Exception):
+    torch.empty_like(torch.empty(1, device="meta"))

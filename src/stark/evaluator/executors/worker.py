@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -45,13 +46,16 @@ OTHER_VERSION = "was written by another version of STARK; install the same versi
 
 
 def require_requests(folder: Path) -> None:
-    """Raise UsageError unless a run has created `folder/requests` and `folder` is writable."""
+    """Raise UsageError unless a run has created `folder/requests` and `folder` is writable. Creates missing subfolders."""
     if not (folder / "requests").is_dir():
         raise UsageError(
             f"{folder} has no requests; start a run with the executor folder:{folder} first"
         )
-    there = [place for name in PARTS if (place := folder / name).exists()]
-    if not all(os.access(place, os.W_OK) for place in (folder, *there)):
+    places = [folder, *(folder / name for name in PARTS)]
+    with suppress(OSError):
+        for place in places:
+            place.mkdir(exist_ok=True)
+    if not all(os.access(place, os.W_OK) for place in places):
         raise UsageError(
             f"{folder} or a subfolder is not writable; give this user permission to write there"
         )
