@@ -109,7 +109,9 @@ async def test_a_copied_folder_may_lack_its_empty_subfolders(tmp_path: Path) -> 
 
     assert 1 == await serve_folder(tmp_path / "here", Counting(), once=True, report=str)
 
-    shutil.copytree(tmp_path / "here" / "results", tmp_path / "there" / "results", dirs_exist_ok=True)
+    shutil.copytree(
+        tmp_path / "here" / "results", tmp_path / "there" / "results", dirs_exist_ok=True
+    )
     assert [correct(2.0)] == await asyncio.gather(*waiting)
 
 
