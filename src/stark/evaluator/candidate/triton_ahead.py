@@ -52,10 +52,10 @@ def prebuilt_hook(source: str, built: bytes) -> Callable[..., str]:
 def compile_module(name: str, src: str, srcdir: str, *how: Any) -> str:
     """Compile a C module with Triton itself and return its path. Raises what Triton raises.
 
-    `how` contains the library folders, header folders, libraries and, in newer Triton versions, flags.
+    `how` contains the library folders, header folders, libraries and, in newer Triton versions, flags. Triton's -O3 would
+    take a tenth of a second longer for code that only passes arguments on.
     """
-    if len(how) == 3:
-        how = (*how, [])
+    how = (*how[:3], [*(how[3] if len(how) > 3 else ()), "-O1"])
     hook, knobs.build.impl = knobs.build.impl, None
     try:
         path: str = build._build(name, src, srcdir, *how)
