@@ -8,7 +8,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 TOKENS = 1024
-COLUMNS = 1536
+COLUMNS = 768
 PLACES = 64
 
 

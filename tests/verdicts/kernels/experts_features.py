@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 
-TOKENS = 1024
+TOKENS = 512
 WIDTH = 64
 EXPERTS = 8
 FEATURES = 128

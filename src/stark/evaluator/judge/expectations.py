@@ -249,9 +249,9 @@ def _rounded(drawn: Drawn) -> Drawn:
         if is_inexact(tensor):
             parts = as_real(tensor)
             generator = torch.Generator(tensor.device).manual_seed(len(tensors))
-            up = torch.randint(2, parts.shape, generator=generator, device=tensor.device) * 2 - 1
+            up = torch.rand(parts.shape, generator=generator, device=tensor.device).round_()
             unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
-            moved = parts.double() * (1 + unit / 2 * up)
+            moved = up.double().mul_(unit).add_(1 - unit / 2).mul_(parts)
             tensor = torch.view_as_complex(moved) if tensor.is_complex() else moved
         tensors.append(tensor)
     return replace(drawn, tensors=tensors)
