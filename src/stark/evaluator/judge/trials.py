@@ -25,6 +25,7 @@ from stark.evaluator.judge.problem.regimes import (
     FLOATS,
     INDICES,
     REGIMES,
+    SIGNS,
     changed,
 )
 from stark.evaluator.judge.problem.signature import Signature
@@ -149,6 +150,8 @@ class Trials:
         begin = time.monotonic()
         self._changeable = self._regimes(self._find_constants())
         for regime in self._changeable:
+            if regime == SIGNS and self.always[-1].regime == "mixed" and not self.always[-1].places:
+                continue
             for _ in range(EXCHANGES if regime == EXCHANGED else 1):
                 self.always += self._in_regime(regime, keep=True)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
@@ -170,7 +173,7 @@ class Trials:
             INDICES: {place: below[place] for place in largest if place in below}
         }
         for regime in REGIMES:
-            found[regime] = dict.fromkeys(real if regime == "mixed" else inexact, 0.0)
+            found[regime] = dict.fromkeys(real if regime in ("mixed", SIGNS) else inexact, 0.0)
         found[EXCHANGED] = {place: 0.0 for place in inexact if place not in constants}
         return {name: places for name, places in found.items() if places or name in REGIMES}
 

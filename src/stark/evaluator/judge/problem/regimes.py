@@ -33,6 +33,11 @@ def _mixed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torc
     return piece * factors[index]
 
 
+def _signs(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
+    factors = torch.tensor([1.0, -1.0, -TINY, 0.0]).to(piece)
+    return piece * factors[torch.randint(4, piece.shape, generator=generator, device=piece.device)]
+
+
 def _heavy_tailed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
     factors = torch.empty(piece.shape, device=piece.device, dtype=torch.float32)
     return piece * factors.log_normal_(0, 1.5, generator=generator).to(piece.dtype)
@@ -58,9 +63,13 @@ whatever is passed, would save the work that the scale is for."""
 FLOATS_CHANGE = (0.01, 0.05)
 """The smallest and the largest relative change of a float. Those of 0 stay, because a share that is dropped must not become random."""
 
+SIGNS = "partly negative"
+"""The regime for inputs that do not bear "mixed", since their function is defined on [-1, 1] only."""
+
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
     "mixed": _mixed,
+    SIGNS: _signs,
     # A log-normal factor makes a few values far larger than the rest.
     "heavy-tailed": _heavy_tailed,
     "tiny": lambda piece, *_: piece * TINY,
@@ -114,6 +123,7 @@ def _changed(drawn: torch.Tensor, regime: str, seed: int, number: float) -> torc
 
 SUGGESTS = {
     "mixed": "an overflow, a wrong sign or an exact zero: these inputs have large and small values, both signs and zeros",
+    SIGNS: "a wrong sign or an exact zero: these inputs have both signs and zeros",
     "heavy-tailed": "a few values far larger than the rest",
     "tiny": "a missing or misplaced epsilon, values that are rounded to zero, or an error that does not shrink with the input",
     "large": "an overflow, or a sum or an approximation outside its range",
