@@ -12,6 +12,7 @@ from stark.evaluator.judge.problem.regimes import (
     FLOATS_CHANGE,
     LARGE,
     REGIMES,
+    SIGNS,
     TINY,
     changed,
 )
@@ -24,8 +25,8 @@ def in_regime(regime: str) -> torch.Tensor:
     return changed(Drawn([DRAWN], []), regime, 1, {0: 0.0}).tensors[0]
 
 
-def test_there_are_five() -> None:
-    assert ["mixed", "heavy-tailed", "tiny", "large", "shifted"] == list(REGIMES)
+def test_there_are_six() -> None:
+    assert ["mixed", SIGNS, "heavy-tailed", "tiny", "large", "shifted"] == list(REGIMES)
 
 
 def test_mixed_has_every_kind_of_element() -> None:
