@@ -47,11 +47,9 @@ def changeable(one: Drawn, other: Drawn) -> dict[int, bool]:
 
 
 def redrawn(tensor: torch.Tensor, step: float, seed: int) -> torch.Tensor:
-    """The tensor with other values, each changed by up to `step`, or by half as much again as its type's spacing."""
+    """The tensor with other values, each changed by up to `step`, or by more if its type would round that away."""
     if is_inexact(tensor):
-        step = max(
-            step, 1.5 * torch.finfo(tensor.dtype).eps
-        )  # or a small step would be rounded away
+        step = max(step, 1.5 * torch.finfo(tensor.dtype).eps)
     generator = torch.Generator(tensor.device).manual_seed(seed)
     changed = _changed(tensor, step, generator).to(tensor.dtype)
     return changed if tensor.is_contiguous() else torch.empty_like(tensor).copy_(changed)
