@@ -33,8 +33,9 @@ def test_every_other_module_is_compiled(tmp_path: Path) -> None:
     assert Path(built).read_bytes().startswith(b"\x7fELF")
 
 
-def test_shapes_without_data_are_ready() -> None:
-    asked = "import sys, stark.evaluator.candidate.triton_ahead; print('sympy' in sys.modules)"
+@pytest.mark.parametrize("module", ["sympy", "triton.experimental.gluon.nvidia.hopper"])
+def test_what_a_first_call_imports_is_ready(module: str) -> None:
+    asked = f"import sys, stark.evaluator.candidate.triton_ahead; print({module!r} in sys.modules)"
 
     found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
 

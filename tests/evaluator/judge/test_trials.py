@@ -82,6 +82,32 @@ def test_a_search_tries_as_many_regimes_as_it_has_time_for(
     assert found.nominal == list(found.for_effort("race")), "its winner is verified on the others"
 
 
+HARDER = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        shift = SHIFT * (x[:, :1] < 4).any()
+        return (x + shift) - shift
+
+def get_inputs():
+    return [torch.rand(256, 2) + torch.tensor([8.0, 0.0])]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("shift", "tried"), [(0, True), (200, False)])
+def test_exchanged_inputs_that_are_harder_than_the_problems_own_are_left_out(
+    shift: int, tried: bool, tmp_path: Path
+) -> None:
+    found = made_ready(HARDER.replace("SHIFT", str(shift)), tmp_path).trials
+
+    assert tried == (EXCHANGED in {trial.regime for trial in found.for_effort("search")})
+
+
 def test_only_a_search_of_a_large_problem_has_no_time_for_some_ways_of_calling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,9 @@ such as that of a bias before a softmax or a normalization."""
 NOISE_FACTOR = 10.0
 """Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
 
+HARDER, COARSER = 2.0, 64.0
+"""How far an error is no sign of harder inputs, and how far errors of admitted arithmetic exceed float32's."""
+
 INSTEAD = "so candidates are compared with the reference's own outputs instead"
 NO_FLOAT64 = f"the reference does not run in float64, {INSTEAD}"
 NO_ROOM = f"the reference does not fit into memory in float64, {INSTEAD}"
@@ -224,7 +227,7 @@ class Expectations:
         return all(
             (is_accurate(each) or any(draw.is_other_in_float64 for draw in own))
             and (each.is_finite or not all(draw.is_finite for draw in own))
-            and (not as_own or each.exact or each.eager_errors.relative_rms <= each.budget)
+            and (not as_own or each.exact or each.eager_errors.relative_rms <= _most(each, own))
             for index, each in enumerate(outputs)
             for own in [self._own.get(index, ())]
         )
@@ -240,6 +243,12 @@ class Expectations:
             f"precision {self._terms.precision} allows, {worst.budget:.2g}, so a candidate must be more accurate than "
             "the reference; use a better conditioned reference, or choose a looser precision",
         )
+
+
+def _most(expected: ExpectedTensor, own: Sequence[Allowed]) -> float:
+    """The largest error of the reference on inputs that are no harder than the problem's own, with these results."""
+    error = max((draw.reference_error for draw in own), default=expected.budget)
+    return min(expected.budget, max(HARDER * error, expected.budget / COARSER))
 
 
 def _rounded(drawn: Drawn) -> Drawn:
