@@ -1,21 +1,29 @@
-"""What a judge does when the device lacks memory for a problem, with preparations that only say so."""
+"""What a judge does when the device lacks memory for a problem, and when others may build, with preparations that only say so."""
 
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
+from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
+from stark.core.evaluation import Effort
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.judge import machine
+from stark.evaluator.judge import machine, server
+from stark.evaluator.judge.attempt import Attempt
+from stark.evaluator.judge.lock import Slots
 from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.relay import Said
 from stark.evaluator.judge.server import Judge
-from stark.evaluator.protocol import AnyRequest, Describe
+from stark.evaluator.protocol import AnyRequest, Describe, Evaluate
 
 
 class Prepared:
@@ -98,3 +106,43 @@ def test_another_fault_of_a_problem_is_told_at_once() -> None:
     with pytest.raises(ProblemError, match="returns no tensor"):
         judge._with_memory(_request(), work)
     assert 0 == judge.pleas
+
+
+@pytest.mark.parametrize(("effort", "while_measured"), [("promote", False), ("search", True)])
+def test_others_build_while_a_final_check_compiles_references_and_not_while_it_measures(
+    effort: Effort, while_measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = Slots(tmp_path, "another device", 1)
+    judge: Any = Lonely([False])
+    judge.device, judge._build_slots = torch.device("cuda"), Slots(tmp_path, "device", 1)
+    judge._turn = judge._probe = nullcontext
+    judge._builds = judge._counters = judge.forkserver = MagicMock()
+    could_build: dict[str, bool] = {}
+
+    def look(when: str) -> None:
+        could_build[when] = _is_free(others)
+
+    monkeypatch.setattr(server, "build", lambda *_: None)
+    monkeypatch.setattr(server, "start_references", lambda *_: look("compiles"))
+    monkeypatch.setattr(judge, "_run", lambda *_: look("measures"))
+    candidate = Candidate(source="", language="pytorch")
+    request = Evaluate(
+        id="1", problem=_request().problem, limits=Limits(), candidate=candidate, effort=effort
+    )
+
+    judge._build_and_run(Attempt(request, Patience()), None)
+
+    assert while_measured == could_build.pop("measures")
+    assert ({} if while_measured else {"compiles": True}) == could_build
+
+
+def _is_free(slots: Slots) -> bool:
+    """Whether a build can have a place."""
+    taken = threading.Event()
+
+    def build() -> None:
+        with slots.one():
+            taken.set()
+
+    threading.Thread(target=build, daemon=True).start()
+    return taken.wait(0.3)

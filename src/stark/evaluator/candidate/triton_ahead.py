@@ -78,5 +78,4 @@ with suppress(Exception):
     build_driver_ahead()
 with suppress(Exception):
     torch.empty_like(torch.empty(1, device="meta"))
-with suppress(Exception):
     importlib.import_module("triton.experimental.gluon.nvidia.hopper")

@@ -41,7 +41,6 @@ INSTEAD = "so candidates are compared with the reference's own outputs instead"
 NO_FLOAT64 = f"the reference does not run in float64, {INSTEAD}"
 NO_ROOM = f"the reference does not fit into memory in float64, {INSTEAD}"
 
-
 ORDERS = 8
 """Number of orders in which equal zeros are taken. An element that depends on the order is hardly ever the same in all."""
 

@@ -30,8 +30,7 @@ from stark.evaluator.judge.verifying import Verified, warm_up
 from stark.evaluator.judge.visit_contents import VisitContents
 
 SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
-"""Samples of each program at effort `search` on a GPU, by whether a call of the reference takes `LONG_S` seconds. All of
-the candidate's are taken in one visit."""
+"""Samples of each program at effort `search` on a GPU, by whether a call of the reference takes `LONG_S` seconds."""
 
 MIN_ROUNDS, MAX_ROUNDS, ROUNDS_S = 5, 9, 15.0
 """Visits of each program at effort `promote` on a GPU, and the seconds after which there are no more than necessary."""
@@ -40,8 +39,7 @@ MOST_STRANGE = 3
 """A reference is broken if this many of its results in a row differ from the judge's."""
 
 GONE_S, GONE_BYTES = 2.0, 300e6
-"""Seconds in which an ended candidate's memory should be free again, and bytes that do not matter: a CUDA context takes
-more."""
+"""Seconds in which an ended candidate's memory should be free again, but for so many bytes: a CUDA context takes more."""
 
 WARM_CALLS = 3
 """A new process's calls before its visit. The first may compile kernels, the second record a graph."""

@@ -35,6 +35,7 @@ from stark.evaluator.judge.building.packing import Received
 from stark.evaluator.judge.evaluate import at_other_shapes, build, check_statically, finished, run
 from stark.evaluator.judge.lock import DeviceLock, Slots
 from stark.evaluator.judge.machine import Machine
+from stark.evaluator.judge.measuring import start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import RUNNING
 from stark.evaluator.judge.problem.twin import is_out_of_memory
@@ -189,9 +190,14 @@ class Judge:
         # Timing on a CPU needs all cores, so nothing may be built meanwhile.
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds, away)
+        final = request.timed and attempt.effort == "promote"
+        if (
+            final
+        ):  # compiling the references may take minutes, in which other devices' judges can build
+            with self._turn():
+                self._with_memory(request, partial(start_references, attempt))
         # What a final check measures counts, and a program may need the host while it is timed.
-        alone = self._build_slots.none() if attempt.effort == "promote" else nullcontext()
-        with alone, self._turn():
+        with self._build_slots.none() if final else nullcontext(), self._turn():
             evaluation = self._with_memory(request, partial(self._run, attempt, built))
             self._probe()
         return evaluation
