@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 
 import pytest
 
@@ -29,6 +30,22 @@ def test_whatever_does_not_parse_is_a_syntax_error(source: str, reason: str) -> 
 @pytest.mark.filterwarnings("error")
 def test_parsing_prints_no_warning() -> None:
     assert isinstance(parse_python(r"a = '\d'"), ast.Module)
+
+
+def test_a_finalizer_that_parses_does_no_harm() -> None:
+    def collected(phase: str, _: object) -> None:
+        ast.parse("x = [1, (2, 3)]")
+
+    source = "def f(a, b):\n    return [a + b * 3 for _ in range(3)]\n" * 300
+    usual = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(50)
+    try:
+        assert 300 == len(parse_python(source).body)
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*usual)
+        gc.callbacks.remove(collected)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import warnings
 from collections.abc import Iterator
 
@@ -12,11 +13,25 @@ def parse_python(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(source)
+            return _parsed(source)
         except ValueError as error:
             raise SyntaxError(str(error)) from error
         except (RecursionError, MemoryError) as error:
             raise SyntaxError("the code is nested too deeply") from error
+
+
+def _parsed(source: str) -> ast.Module:
+    """Parse without garbage collection. In CPython 3.11, a finalizer that parses, too, makes this parse fail with a SystemError.
+
+    One that prints a traceback does, as that of an asyncio future whose exception nobody has seen.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def bindings(part: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -18,7 +18,7 @@ from stark.core.problem import Problem
 from stark.evaluator.judge import measuring
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.problem.regimes import EXCHANGED, REGIMES, SIGNS
+from stark.evaluator.judge.problem.regimes import EXCHANGED, OUTLIERS, REGIMES, SIGNS
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.timed_results import TimedResults
 from stark.evaluator.judge.trial import Called, Trial
@@ -202,9 +202,11 @@ def test_calls_for_the_oracle_are_of_all_kinds_and_not_those_of_verification(
 ) -> None:
     trials = comparing._prepared.trials
 
-    assert [None, *(each for each in REGIMES if each != SIGNS), EXCHANGED, EXCHANGED] == [
-        each.regime for each in comparing._judged
-    ]
+    assert [
+        None,
+        *(each for each in REGIMES if each != SIGNS),
+        *(EXCHANGED, EXCHANGED, OUTLIERS),
+    ] == [each.regime for each in comparing._judged]
     assert comparing._judged[0] not in trials.always
 
 

@@ -17,7 +17,14 @@ from stark.core.problem import Problem
 from stark.evaluator.judge import expectations, room, trials
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.regimes import CONSTANTS, EXCHANGED, FLOATS, REGIMES, SIGNS
+from stark.evaluator.judge.problem.regimes import (
+    CONSTANTS,
+    EXCHANGED,
+    FLOATS,
+    OUTLIERS,
+    REGIMES,
+    SIGNS,
+)
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.trial import WAYS, Trial
 from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trials
@@ -76,9 +83,11 @@ def test_a_search_tries_as_many_regimes_as_it_has_time_for(
 
     found = made_ready(SOURCE, tmp_path).trials
 
-    assert [None, None, *(each for each in REGIMES if each != SIGNS), EXCHANGED, EXCHANGED] == [
-        trial.regime for trial in found.for_effort("search")
-    ]
+    assert [
+        *(None, None),
+        *(each for each in REGIMES if each != SIGNS),
+        *(EXCHANGED, EXCHANGED, OUTLIERS),
+    ] == [trial.regime for trial in found.for_effort("search")]
     assert found.nominal == list(found.for_effort("race")), "its winner is verified on the others"
 
 

@@ -42,8 +42,7 @@ class Place:
     """Further writable folders, for a tool whose library runs inside the process."""
 
     memory_bytes: int | None = None
-    """Maximum address space, in bytes, that the child may map after `enter`, or None for no limit. GPU drivers do not
-    tolerate such a limit."""
+    """Maximum address space, in bytes, that the child may map after `enter`, or None for no limit, as GPU drivers need it."""
 
     cpu_s: int | None = None
     """Limit of each process's processor time in seconds, or None for no limit."""

@@ -39,8 +39,7 @@ NOTICE_AFTER_S = 30.0
 """Seconds without an answer after which an orchestrator reports that no worker is active."""
 
 RENEWED_S = 90.0
-"""Seconds without renewal after which an orchestrator assumes that a worker has died. Network file systems may show a
-renewal a minute late."""
+"""Seconds without renewal after which an orchestrator assumes that a worker has died. Network file systems may be a minute late."""
 
 EXPIRE_S = 30 * 24 * 3600.0
 """Age at which an answer is no longer used: drivers and clocks of a machine change."""

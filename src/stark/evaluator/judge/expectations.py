@@ -221,12 +221,13 @@ class Expectations:
             for each in outputs[: len(self._signature.outputs)]
         ]
 
-    def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool) -> bool:
-        """Whether the reference is finite and accurate; `as_own`: as accurate as on the problem's own inputs."""
+    def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool, alike: bool) -> bool:
+        """Whether the reference is finite and accurate; `as_own`: as must be a kernel; `alike`: as on the problem's own inputs."""
         return all(
             (is_accurate(each) or any(draw.is_other_in_float64 for draw in own))
             and (each.is_finite or not all(draw.is_finite for draw in own))
-            and (not as_own or each.exact or each.eager_errors.relative_rms <= _most(each, own))
+            and (each.exact or not as_own or each.eager_errors.relative_rms <= each.budget)
+            and (each.exact or not alike or each.eager_errors.relative_rms <= _most(each, own))
             for index, each in enumerate(outputs)
             for own in [self._own.get(index, ())]
         )

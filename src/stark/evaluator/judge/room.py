@@ -12,8 +12,8 @@ from stark.evaluator.judge.problem.signature import Signature
 NOMINAL_TRIALS = 2
 """Every candidate is verified on this many draws of the problem's own inputs."""
 
-TRIALS = NOMINAL_TRIALS + len(REGIMES) + 3
-"""With exchanged elements (twice) and changed constants, the trials whose expected values are kept, if all of them fit. A problem
+TRIALS = NOMINAL_TRIALS + len(REGIMES) + 4
+"""With exchanged elements (thrice) and changed constants, the trials whose expected values are kept, if all of them fit. A problem
 with integers has one more, and one with floats among its arguments; see also `Room.more_trials`."""
 
 GPU_SHARES = {"expected": 0.08, "slots": 0.015}

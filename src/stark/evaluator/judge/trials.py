@@ -24,6 +24,7 @@ from stark.evaluator.judge.problem.regimes import (
     EXCHANGED,
     FLOATS,
     INDICES,
+    OUTLIERS,
     REGIMES,
     SIGNS,
     changed,
@@ -174,7 +175,8 @@ class Trials:
         }
         for regime in REGIMES:
             found[regime] = dict.fromkeys(real if regime in ("mixed", SIGNS) else inexact, 0.0)
-        found[EXCHANGED] = {place: 0.0 for place in inexact if place not in constants}
+        for regime in (EXCHANGED, OUTLIERS):
+            found[regime] = {place: 0.0 for place in inexact if place not in constants}
         return {name: places for name, places in found.items() if places or name in REGIMES}
 
     def _find_constants(self) -> list[int]:
@@ -377,7 +379,9 @@ class Trials:
         return all(
             each.eager.shape == as_real(form).shape
             for each, form in zip(outputs, returned, strict=False)
-        ) and self.expectations.are_usable(outputs, as_own=trial.regime in AS_OWN)
+        ) and self.expectations.are_usable(
+            outputs, trial.regime in AS_OWN, trial.regime in (EXCHANGED, OUTLIERS)
+        )
 
     def _null_solvers(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""

@@ -30,6 +30,15 @@ def test_a_few_elements_become_others_of_the_tensor() -> None:
     assert torch.equal(found, after(tensor)) and not torch.equal(found, after(tensor, seed=2))
 
 
+def test_they_can_be_large_too() -> None:
+    tensor = drawn(64, 8, 256)
+
+    usual, large = after(tensor), exchanged(tensor, 1, 64.0)
+
+    assert torch.equal(usual != tensor, large != tensor)
+    assert torch.equal(large[usual != tensor], 64.0 * usual[usual != tensor])
+
+
 def test_rows_that_are_alike_differ_afterwards_and_seldom_in_their_first_numbers() -> None:
     tensor = drawn(64, 1, 256).repeat(1, 8, 1)
 

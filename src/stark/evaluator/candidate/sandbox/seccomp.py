@@ -29,8 +29,7 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _SET_FILTER, _ALL_THREADS = 1, 1
 
 _X32 = 0x40000000
-"""Bit that marks the call numbers of x86-64's x32 ABI, all refused: the filter's rules would not match them. No other
-call has such a number."""
+"""Bit that marks the call numbers of x86-64's x32 ABI, all refused: the filter's rules would not match them."""
 
 NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW… flags of clone(2)."""

@@ -23,8 +23,8 @@ SAMPLE = 4096
 """About so many elements of a row, or of a column, must be zero for padding."""
 
 
-def exchanged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """The tensor with other elements in some places.
+def exchanged(tensor: torch.Tensor, seed: int, factor: float = 1.0) -> torch.Tensor:
+    """The tensor with other elements in some places, times a factor.
 
     Zeros stay that may be structural, as in triangular or sparse matrices; not padding: rows of zeros, and zeros at the end of all
     rows.
@@ -50,6 +50,8 @@ def exchanged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     at = tuple(axis[free] for axis in at)
     # They change places: no value occurs twice that was unique, so what is sorted or the largest stays unambiguous.
     numbers[at] = numbers[at].roll(1)
+    if factor != 1.0 and found.itemsize > 1:
+        found[at] *= factor
     keep_structure(found, tensor)
     return found
 

@@ -27,15 +27,10 @@ LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
 """Factors of the regimes: from about LARGE on, the exponential of an input from [0, 1) overflows in float32."""
 
 
-def _mixed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
-    factors = torch.tensor([1.0, -1.0, _large(piece), -TINY, 0.0]).to(piece)
+def _mixed(piece: torch.Tensor, generator: torch.Generator, *others: float) -> torch.Tensor:
+    factors = torch.tensor([1.0, -1.0, -TINY, 0.0, *others]).to(piece)
     index = torch.randint(len(factors), piece.shape, generator=generator, device=piece.device)
     return piece * factors[index]
-
-
-def _signs(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
-    factors = torch.tensor([1.0, -1.0, -TINY, 0.0]).to(piece)
-    return piece * factors[torch.randint(4, piece.shape, generator=generator, device=piece.device)]
 
 
 def _heavy_tailed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
@@ -56,6 +51,9 @@ CONSTANTS = "slightly changed constant"
 EXCHANGED = "partly exchanged"
 """The regime that puts other elements of an input in a few random places (`exchanged.py`)."""
 
+OUTLIERS = "partly large"
+"""The regime that makes such elements large, too. A look at a few elements takes the input for usual then."""
+
 FLOATS = "slightly changed scalar"
 """The regime that changes floats among the arguments. They are the same in each draw. A candidate that takes a scale for 1,
 whatever is passed, would save the work that the scale is for."""
@@ -68,8 +66,8 @@ SIGNS = "partly negative"
 
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
-    "mixed": _mixed,
-    SIGNS: _signs,
+    "mixed": lambda piece, generator, _: _mixed(piece, generator, _large(piece)),
+    SIGNS: lambda piece, generator, _: _mixed(piece, generator),
     # A log-normal factor makes a few values far larger than the rest.
     "heavy-tailed": _heavy_tailed,
     "tiny": lambda piece, *_: piece * TINY,
@@ -104,8 +102,8 @@ def _changed(drawn: torch.Tensor, regime: str, seed: int, number: float) -> torc
         return drawn_anew(drawn, number, seed)
     if regime == CONSTANTS:
         return redrawn(drawn, number, seed)
-    if regime == EXCHANGED:
-        return exchanged(drawn, seed)
+    if regime in (EXCHANGED, OUTLIERS):
+        return exchanged(drawn, seed, 1.0 if regime == EXCHANGED else LARGE_IN_HALF)
     generator = torch.Generator(drawn.device).manual_seed(seed)
     result = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
     total = sum(float(as_real(piece).abs().sum(dtype=torch.float64)) for (piece,) in pieces(drawn))
@@ -129,6 +127,7 @@ SUGGESTS = {
     "large": "an overflow, or a sum or an approximation outside its range",
     "shifted": "a mean far from zero, or negative values where the problem has few",
     EXCHANGED: "what holds for most elements and is assumed of all, such as rows that are alike, or padding of zeros",
+    OUTLIERS: "a few values far larger than the rest, which are not among those that the kernel looks at",
     INDICES: "indices or masks that the problem's inputs do not have, but its tables allow",
     FLOATS: "floats among the arguments that are taken for the values that get_inputs returns: use those that are passed",
     CONSTANTS: "what is kept of an input that get_inputs makes without random numbers, or of a buffer that forward changes, or assumed of it: read it in every call",

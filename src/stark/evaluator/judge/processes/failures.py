@@ -15,8 +15,7 @@ class ChildFailed(Exception):
         self.kind = kind
         self.error = error
         self.types = types
-        """Full names of the exception's type, of its base classes and of its causes' types, as the child
-        reports them."""
+        """Full names of the exception's type, its bases and its causes' types, as the child reports them."""
 
 
 class ReferenceDied(Exception):

@@ -16,8 +16,7 @@ from pathlib import Path
 MAX_BYTES = 8 << 30
 MAX_FILES = 50_000
 MAX_DEPTH = 40
-"""Maximum size, number of files and depth of nesting in a child's folder. Compilers stay far below these
-limits."""
+"""Maximum size, number of files and depth of nesting in a child's folder. Compilers stay far below."""
 
 HIDES = {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG}
 """Errors by which a folder hides what it contains: no permission, which the candidate took away, or too long a path.

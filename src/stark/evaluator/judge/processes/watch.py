@@ -31,8 +31,7 @@ class Use:
 
     processes: frozenset[int]
     memory_bytes: int
-    """Resident memory without file mappings. Memory that processes share after a fork counts once
-    for each of them."""
+    """Resident memory without file mappings; what processes share after a fork counts for each."""
 
     tasks: int
     """Processes and threads."""

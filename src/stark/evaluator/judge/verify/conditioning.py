@@ -24,8 +24,7 @@ DRAWS = 8
 """Results that are compared. A few could all be near by chance."""
 
 MOVES = 4.0
-"""An error is explained up to this multiple of the root mean square move: the moves are as large as a class's coarsest
-rounding already."""
+"""An error is explained up to this multiple of the root mean square move: moves are as large as a class's coarsest rounding."""
 
 SMALL, OCTAVES = 2.0**-24, 10.0
 """Zeros become at least this, or the least normal number if that is smaller, and at most so many powers of two more: a half
@@ -35,8 +34,7 @@ MOST_EXCUSED = 0.01
 """Share of an output's elements, or of its lines of a kind, that may be excused."""
 
 MOST_MOVED = 0.5
-"""Relative RMS by which the result may move as a whole. Beyond it, the moves change what the problem is about, such as
-a mask, and explain nothing."""
+"""Relative RMS by which the result may move as a whole. Beyond it, the moves change the problem, such as a mask."""
 
 
 def nudged(tensor: torch.Tensor, rounding: float, generator: torch.Generator) -> torch.Tensor:
