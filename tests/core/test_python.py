@@ -32,20 +32,33 @@ def test_parsing_prints_no_warning() -> None:
     assert isinstance(parse_python(r"a = '\d'"), ast.Module)
 
 
-def test_a_finalizer_that_parses_does_no_harm() -> None:
-    def collected(phase: str, _: object) -> None:
-        ast.parse("x = [1, (2, 3)]")
+class Parses:
+    """Garbage that parses when it is collected."""
 
+    def __init__(self, done: list[bool]) -> None:
+        self.itself, self.done = self, done
+
+    def __del__(self) -> None:
+        ast.parse("x = [1, (2, 3)]")
+        self.done.append(True)
+
+
+def test_a_finalizer_that_parses_does_no_harm() -> None:
     source = "def f(a, b):\n    return [a + b * 3 for _ in range(3)]\n" * 300
+    done: list[bool] = []
+    gc.disable()
     usual = gc.get_threshold()
-    gc.callbacks.append(collected)
-    gc.set_threshold(50)
     try:
-        assert 300 == len(parse_python(source).body)
-        assert gc.isenabled()
+        Parses(done)
+        gc.set_threshold(500)
+        gc.enable()
+        parsed = parse_python(source)
     finally:
         gc.set_threshold(*usual)
-        gc.callbacks.remove(collected)
+        gc.enable()
+    gc.collect()
+    assert [True] == done
+    assert 300 == len(parsed.body)
 
 
 @pytest.mark.parametrize(

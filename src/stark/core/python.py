@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import warnings
 from collections.abc import Iterator
 
@@ -21,17 +20,12 @@ def parse_python(source: str) -> ast.Module:
 
 
 def _parsed(source: str) -> ast.Module:
-    """Parse without garbage collection. In CPython 3.11, a finalizer that parses, too, makes this parse fail with a SystemError.
-
-    One that prints a traceback does, as that of an asyncio future whose exception nobody has seen.
-    """
-    collects = gc.isenabled()
-    gc.disable()
     try:
         return ast.parse(source)
-    finally:
-        if collects:
-            gc.enable()
+    except SystemError:
+        # CPython 3.11 fails if the garbage collector runs a finalizer that parses meanwhile, as printing a traceback does.
+        # asyncio prints one when it finalizes a future whose exception was never retrieved. That is over now.
+        return ast.parse(source)
 
 
 def bindings(part: ast.AST) -> Iterator[tuple[str, ast.AST]]:

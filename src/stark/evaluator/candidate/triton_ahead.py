@@ -2,9 +2,8 @@
 
 Triton hashes its own code for its cache keys, asks for its tools' versions, and compiles a C module
 for the driver. That module is the same for every candidate, but each candidate would
-compile it again, since it starts with an empty cache of its own. And at the first call of a kernel,
-Triton imports its language Gluon, and torch imports a library of formulas when it first computes a
-shape without data, as a rehearsal does (`rehearsal.py`).
+compile it again, since it starts with an empty cache of its own. The first call of a kernel also
+imports Gluon, and the first shape without data, as in a rehearsal (`rehearsal.py`), imports SymPy.
 Importing this file does the work and uses no device. If a step fails with the installed version of
 Triton, each child does that step itself.
 """

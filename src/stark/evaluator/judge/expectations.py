@@ -35,7 +35,8 @@ NOISE_FACTOR = 10.0
 """Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
 
 HARDER, COARSER = 2.0, 64.0
-"""How far an error is no sign of harder inputs, and how far errors of admitted arithmetic exceed float32's."""
+"""Inputs are no harder than the problem's own if the reference's error is at most HARDER times as large as on those, or at most
+the budget by COARSER, where errors of all admitted arithmetic are small."""
 
 INSTEAD = "so candidates are compared with the reference's own outputs instead"
 NO_FLOAT64 = f"the reference does not run in float64, {INSTEAD}"
@@ -222,7 +223,7 @@ class Expectations:
         ]
 
     def are_usable(self, outputs: Sequence[ExpectedTensor], as_own: bool, alike: bool) -> bool:
-        """Whether the reference is finite and accurate; `as_own`: as must be a kernel; `alike`: as on the problem's own inputs."""
+        """Whether the reference is finite and accurate; `as_own`: as a kernel must be; `alike`: about as on the problem's own inputs."""
         return all(
             (is_accurate(each) or any(draw.is_other_in_float64 for draw in own))
             and (each.is_finite or not all(draw.is_finite for draw in own))
@@ -246,7 +247,7 @@ class Expectations:
 
 
 def _most(expected: ExpectedTensor, own: Sequence[Allowed]) -> float:
-    """The largest error of the reference on inputs that are no harder than the problem's own, with these results."""
+    """The largest error that the reference may have on inputs that are no harder than the problem's own."""
     error = max((draw.reference_error for draw in own), default=expected.budget)
     return min(expected.budget, max(HARDER * error, expected.budget / COARSER))
 

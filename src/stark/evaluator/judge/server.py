@@ -191,10 +191,8 @@ class Judge:
         with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds, away)
         final = request.timed and attempt.effort == "promote"
-        if (
-            final
-        ):  # compiling the references may take minutes, in which other devices' judges can build
-            with self._turn():
+        if final:
+            with self._turn():  # this may take minutes, in which judges of other devices can build
                 self._with_memory(request, partial(start_references, attempt))
         # What a final check measures counts, and a program may need the host while it is timed.
         with self._build_slots.none() if final else nullcontext(), self._turn():

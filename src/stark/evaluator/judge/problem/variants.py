@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from stark.core.problem import Problem
+from stark.core.python import parse_python
 
 
 def variants(problem: Problem) -> Iterator[tuple[Problem, str]]:
@@ -17,7 +18,7 @@ def variants(problem: Problem) -> Iterator[tuple[Problem, str]]:
     By turns, a constant becomes about half and about twice as large: some arithmetic overflows only in longer sums or
     recurrences. 1 and 2 become 2 and 3. Few tile sizes divide the new value.
     """
-    for place, (name, node, value) in enumerate(_sizes(ast.parse(problem.source))):
+    for place, (name, node, value) in enumerate(_sizes(parse_python(problem.source))):
         other = value + 1 if value <= 2 else value // 2 + 1 if place % 2 == 0 else 2 * value + 1
         yield _with_constant(problem, node, other), f"{name} = {other}"
 
